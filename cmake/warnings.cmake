@@ -1,0 +1,12 @@
+# What every file is compiled with. -ffp-contract=off: a multiply and an add round twice wherever they stand, so that
+# fused and unfused paths give the same bits; kernels ask for a fused multiply-add by name.
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith
+    -Wwrite-strings -Wvla -Wformat=2 -fno-common -ffp-contract=off -fno-math-errno)
+if(HEADSCOPE_WERROR)
+    add_compile_options(-Werror)
+endif()
+add_compile_definitions(_XOPEN_SOURCE=700 _DEFAULT_SOURCE)
+if(HEADSCOPE_SANITIZE)
+    add_compile_options(-fsanitize=${HEADSCOPE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    add_link_options(-fsanitize=${HEADSCOPE_SANITIZE})
+endif()

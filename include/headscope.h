@@ -1,0 +1,465 @@
+/*
+ * headscope: run a transformer and see what every attention head looks at.
+ *
+ * Three objects, by lifetime:
+ *   hsc_model     weights (mapped from the file, never copied), configuration and tokenizer. Read-only after
+ *                 hsc_model_open, so any number of threads may share one.
+ *   hsc_session   key/value cache, scratch memory, records and observers. One per thread.
+ *   hsc_tokenizer text <-> token ids. Read-only after open, may be shared.
+ *
+ * A complete program:
+ *
+ *     hsc_error err = {0};
+ *     hsc_model *model = NULL;  hsc_session *s = NULL;  hsc_encoding text = {0};
+ *     if (hsc_model_open(&model, "SmolLM2.gguf", NULL, &err)) { puts(err.message); return 1; }
+ *     hsc_encode(hsc_model_tokenizer(model), "The animal is tired", 19, 0, &text, &err);
+ *     hsc_session_new(&s, model, NULL, &err);
+ *     hsc_session_record(s, &(hsc_record){.site = HSC_PATTERN, .layer = 4, .head = -1, .query = -1}, &err);
+ *     hsc_forward(s, &(hsc_batch){.ids = text.ids, .n_tokens = (int)text.n}, &err);
+ *     hsc_view p;
+ *     hsc_session_activation(s, HSC_PATTERN, 4, 0, &p, &err);    // p.data is [n_heads][n_query][n_key]
+ *     hsc_encoding_free(&text);  hsc_session_free(s);  hsc_model_close(model);
+ *
+ * Rules that hold for every function:
+ *   - It returns hsc_status and never exits, aborts, prints or reads the locale. The details of a failure go into the
+ *     caller's hsc_error, which may be NULL.
+ *   - Arrays are float32 and row-major; shapes are written [outer][inner]. Token, layer and head numbers count from 0.
+ *   - Option structs: NULL or all zero means the defaults. Free functions accept NULL.
+ *   - What is not in this header is not part of the interface.
+ */
+#ifndef HEADSCOPE_H
+#define HEADSCOPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define HSC_API __attribute__((visibility("default")))
+#define HSC_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define HSC_API
+#define HSC_MUST_CHECK
+#endif
+
+#define HSC_VERSION_MAJOR 0
+#define HSC_VERSION_MINOR 1
+#define HSC_VERSION_PATCH 0
+
+/* The version as text, "0.1.0". Static storage. */
+HSC_API const char *hsc_version(void);
+
+/* ---------------------------------------------------------------------------------------------------- errors ---- */
+
+/* One list makes the enum and the names. */
+#define HSC_STATUS_LIST(X)                                                                                             \
+    X(HSC_OK, 0, "ok")                                                                                                 \
+    X(HSC_ENOMEM, -1, "out of memory")                                                                                 \
+    X(HSC_EIO, -2, "the system refused to open, read or write a file")                                                 \
+    X(HSC_EFORMAT, -3, "a file is damaged or not what it says it is")                                                  \
+    X(HSC_EUNSUPPORTED, -4, "a file is sound but asks for what headscope does not have")                               \
+    X(HSC_EINVAL, -5, "an argument is out of range or does not fit the model")                                         \
+    X(HSC_ECANCELED, -6, "stopped by the caller")                                                                      \
+    X(HSC_ENOTFOUND, -7, "no such file, tensor, token or name")
+
+typedef enum {
+#define HSC_STATUS_ENUM(name, value, text) name = value,
+    HSC_STATUS_LIST(HSC_STATUS_ENUM)
+#undef HSC_STATUS_ENUM
+} hsc_status;
+
+/* Caller-owned. `offset` is the byte in the file that is at fault, or 0. `message` is one line of UTF-8 without a
+ * newline that names the file, the field and the limit. */
+typedef struct hsc_error {
+    hsc_status code;
+    uint64_t offset;
+    char message[1024];
+} hsc_error;
+
+/* The text of a status from HSC_STATUS_LIST, or "unknown status". Static storage. */
+HSC_API const char *hsc_status_text(hsc_status status);
+
+/* ---------------------------------------------------------------------------------------------------- memory ---- */
+
+/* A host may replace the allocator of the whole library. Call it before any other function, never later.
+ * `alloc(user, n)` returns n bytes aligned for any type or NULL; `realloc` and `free` as in C, `ptr` may be NULL. */
+typedef struct hsc_allocator {
+    void *(*alloc)(void *user, size_t n_bytes);
+    void *(*realloc)(void *user, void *ptr, size_t n_bytes);
+    void (*free)(void *user, void *ptr);
+    void *user;
+} hsc_allocator;
+
+/* NULL puts malloc, realloc and free back. The struct is copied. */
+HSC_API void hsc_set_allocator(const hsc_allocator *allocator);
+
+/* ------------------------------------------------------------------------------------------------- tokenizer ---- */
+
+typedef int32_t hsc_token;
+typedef struct hsc_tokenizer hsc_tokenizer;
+
+/* The bytes [start, end) of the input text that a token came from. A token that was added (BOS) has start == end. */
+typedef struct hsc_span {
+    size_t start, end;
+} hsc_span;
+
+/* A growing list of tokens. Zero it before its first use; hsc_encode reuses its memory. */
+typedef struct hsc_encoding {
+    hsc_token *ids;  /* [n] */
+    hsc_span *spans; /* [n] */
+    size_t n;
+    size_t capacity;
+} hsc_encoding;
+
+typedef enum {
+    HSC_ENCODE_DEFAULT = 0,       /* no special tokens added; their text is plain text */
+    HSC_ENCODE_ADD_SPECIAL = 1,   /* add what the tokenizer's post-processor adds (BOS, EOS, ...) */
+    HSC_ENCODE_PARSE_SPECIAL = 2, /* "<|endoftext|>" in the text becomes that token */
+} hsc_encode_flags;
+
+/* Opens the tokenizer of a Hugging Face folder (tokenizer.json, else vocab.json + merges.txt), of a tokenizer.json, or
+ * of a GGUF file. HSC_ENOTFOUND: the folder has no tokenizer. HSC_EUNSUPPORTED: a component is not known (named in the
+ * message). HSC_EFORMAT, HSC_EIO, HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_tokenizer_open(hsc_tokenizer **out, const char *path, hsc_error *err);
+HSC_API void hsc_tokenizer_free(hsc_tokenizer *tokenizer);
+
+/* Number of ids: every id is below it, added tokens included. */
+HSC_API size_t hsc_tokenizer_size(const hsc_tokenizer *tokenizer);
+
+/* Text -> tokens. `text` is n_bytes bytes of anything: NUL bytes and invalid UTF-8 are encoded as they are by byte-level
+ * BPE. `flags` is an OR of hsc_encode_flags. HSC_ENOMEM; HSC_EINVAL when the vocabulary cannot spell the text. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_encode(const hsc_tokenizer *tokenizer, const char *text, size_t n_bytes,
+                                             unsigned flags, hsc_encoding *out, hsc_error *err);
+HSC_API void hsc_encoding_free(hsc_encoding *encoding);
+
+/* The bytes that one token stands for, not terminated, perhaps not whole UTF-8. NULL when the id is not in the
+ * vocabulary. Borrowed; lives as long as the tokenizer. */
+HSC_API const char *hsc_token_bytes(const hsc_tokenizer *tokenizer, hsc_token id, size_t *n_bytes);
+
+/* Non-zero for a special (control) token such as <|endoftext|>. */
+HSC_API int hsc_token_is_special(const hsc_tokenizer *tokenizer, hsc_token id);
+
+/* The id of the token with exactly this content (added tokens first), or -1. */
+HSC_API hsc_token hsc_token_find(const hsc_tokenizer *tokenizer, const char *bytes, size_t n_bytes);
+
+/* Tokens -> bytes. Returns the bytes needed and writes at most `capacity` of them (call with 0 to size). Negative: an
+ * hsc_status (HSC_EINVAL: an id is not in the vocabulary). For byte-level BPE decode(encode(x)) == x, always. */
+HSC_API int64_t hsc_decode(const hsc_tokenizer *tokenizer, const hsc_token *ids, size_t n, char *out, size_t capacity);
+
+/* Streaming decode, one token at a time, that never splits a character: what cannot be shown yet is held back, bytes
+ * that can never become a character leave at once as U+FFFD. Zero the struct before its first use. */
+typedef struct hsc_stream {
+    unsigned char held[4];
+    unsigned n_held;
+    unsigned n_tokens;
+} hsc_stream;
+
+/* Feeds one token; writes whole UTF-8 into out and returns its length, or a negative hsc_status: HSC_EINVAL when
+ * `capacity` is under hsc_stream_bound bytes or the id is unknown. */
+HSC_API int64_t hsc_stream_next(const hsc_tokenizer *tokenizer, hsc_stream *stream, hsc_token id, char *out,
+                                size_t capacity);
+/* Ends the stream: writes U+FFFD if an unfinished character is held. `capacity` must be at least 3. Returns bytes. */
+HSC_API int64_t hsc_stream_end(hsc_stream *stream, char *out, size_t capacity);
+/* Bytes that one hsc_stream_next may write for any token of this tokenizer. */
+HSC_API size_t hsc_stream_bound(const hsc_tokenizer *tokenizer);
+
+/* ----------------------------------------------------------------------------------------------------- model ---- */
+
+typedef struct hsc_model hsc_model;
+
+/* One list makes the enum, the names and the block sizes: values a block, bytes a block. */
+#define HSC_DTYPE_LIST(X)                                                                                              \
+    X(HSC_F32, "F32", 1, 4)                                                                                            \
+    X(HSC_F16, "F16", 1, 2)                                                                                            \
+    X(HSC_BF16, "BF16", 1, 2)                                                                                          \
+    X(HSC_F64, "F64", 1, 8)                                                                                            \
+    X(HSC_I8, "I8", 1, 1)                                                                                              \
+    X(HSC_I16, "I16", 1, 2)                                                                                            \
+    X(HSC_I32, "I32", 1, 4)                                                                                            \
+    X(HSC_I64, "I64", 1, 8)                                                                                            \
+    X(HSC_U8, "U8", 1, 1)                                                                                              \
+    X(HSC_U16, "U16", 1, 2)                                                                                            \
+    X(HSC_U32, "U32", 1, 4)                                                                                            \
+    X(HSC_U64, "U64", 1, 8)                                                                                            \
+    X(HSC_BOOL, "BOOL", 1, 1)                                                                                          \
+    X(HSC_F8_E4M3, "F8_E4M3", 1, 1)                                                                                    \
+    X(HSC_F8_E5M2, "F8_E5M2", 1, 1)                                                                                    \
+    X(HSC_C64, "C64", 1, 8)                                                                                            \
+    X(HSC_Q4_0, "Q4_0", 32, 18)                                                                                        \
+    X(HSC_Q4_1, "Q4_1", 32, 20)                                                                                        \
+    X(HSC_Q5_0, "Q5_0", 32, 22)                                                                                        \
+    X(HSC_Q5_1, "Q5_1", 32, 24)                                                                                        \
+    X(HSC_Q8_0, "Q8_0", 32, 34)                                                                                        \
+    X(HSC_OTHER, "other", 1, 0)
+
+typedef enum {
+#define HSC_DTYPE_ENUM(id, name, block, bytes) id,
+    HSC_DTYPE_LIST(HSC_DTYPE_ENUM)
+#undef HSC_DTYPE_ENUM
+        HSC_N_DTYPES
+} hsc_dtype;
+
+/* The name from HSC_DTYPE_LIST. Static storage. */
+HSC_API const char *hsc_dtype_name(hsc_dtype dtype);
+
+/* What a model is made of. `arch` is Hugging Face's model_type or GGUF's general.architecture ("gpt2", "llama"). */
+typedef struct hsc_config {
+    const char *arch; /* borrowed, lives as long as the model */
+    const char *name; /* folder or file name without its ending, or general.name; borrowed */
+    int n_layers, n_heads, n_kv_heads;
+    int n_ctx; /* the longest sequence in tokens */
+    int d_model, d_head, d_mlp, d_vocab;
+    int causal;       /* non-zero: a token sees itself and earlier ones only */
+    int tied;         /* non-zero: the output matrix is the token embedding */
+    int has_pos_embed; /* non-zero: learned positions are added to the embedding (the site pos_embed exists) */
+    int is_rotary;     /* non-zero: queries and keys are rotated (the sites rot_q and rot_k exist) */
+    int is_gated;      /* non-zero: the feed-forward has a gate (the site mlp_up exists) */
+} hsc_config;
+
+/* A tensor of a file has at most this many dimensions; one with more is refused. */
+enum { HSC_MAX_DIMS = 8 };
+
+typedef struct hsc_tensor_info {
+    const char *name; /* borrowed, lives as long as the model */
+    hsc_dtype dtype;
+    const char *dtype_name; /* as the file spells it, also for types that headscope cannot compute with */
+    int n_dims;
+    int64_t shape[HSC_MAX_DIMS]; /* outermost first */
+    uint64_t n_bytes;
+} hsc_tensor_info;
+
+/* Reserved for later; pass NULL. */
+typedef struct hsc_model_options {
+    int reserved;
+} hsc_model_options;
+
+/* Opens a Hugging Face folder (config.json and safetensors, one file or shards) or a GGUF file, maps its weights
+ * read-only and checks every field before it is used.
+ * HSC_ENOTFOUND: no such path. HSC_EIO. HSC_EFORMAT: damaged. HSC_EUNSUPPORTED: an architecture, tensor type or config
+ * value that headscope does not have, named in the message. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_model_open(hsc_model **out, const char *path, const hsc_model_options *options,
+                                                 hsc_error *err);
+HSC_API void hsc_model_close(hsc_model *model);
+
+/* Borrowed; lives as long as the model. */
+HSC_API const hsc_config *hsc_model_config(const hsc_model *model);
+
+/* The model's tokenizer, or NULL when it has none (such a model runs on ids). Borrowed. `err` then says why. */
+HSC_API const hsc_tokenizer *hsc_model_tokenizer(const hsc_model *model, hsc_error *err);
+
+/* Tensors in the order of the file(s). Index out of range: HSC_EINVAL. */
+HSC_API size_t hsc_model_n_tensors(const hsc_model *model);
+HSC_API HSC_MUST_CHECK hsc_status hsc_model_tensor(const hsc_model *model, size_t index, hsc_tensor_info *out);
+
+/* A remark made while opening (for instance: tie_word_embeddings contradicts the file), or NULL past the last. */
+HSC_API const char *hsc_model_warning(const hsc_model *model, size_t index);
+
+/* --------------------------------------------------------------------------------------------------- session ---- */
+
+/*
+ * The places where one may look or edit, in the field's words (TransformerLens). One list makes the enum, the names for
+ * the program, JSON and Python, and the docs. Rows are tokens, sequences end to end:
+ *   X(id, name, scope, shape, meaning)
+ */
+#define HSC_SITE_LIST(X)                                                                                               \
+    X(HSC_EMBED, "embed", 0, "[n_pos][d_model]", "token embedding")                                                    \
+    X(HSC_POS_EMBED, "pos_embed", 0, "[n_pos][d_model]", "learned position embedding")                                 \
+    X(HSC_RESID_PRE, "resid_pre", 1, "[n_pos][d_model]", "residual stream before the block")                           \
+    X(HSC_LN1, "ln1", 1, "[n_pos][d_model]", "attention's norm, after gain and bias")                                  \
+    X(HSC_Q, "q", 1, "[n_pos][n_heads][d_head]", "query with bias, before rotation")                                   \
+    X(HSC_K, "k", 1, "[n_pos][n_kv_heads][d_head]", "key with bias, before rotation")                                  \
+    X(HSC_V, "v", 1, "[n_pos][n_kv_heads][d_head]", "value with bias")                                                 \
+    X(HSC_ROT_Q, "rot_q", 1, "[n_pos][n_heads][d_head]", "query after rotation")                                       \
+    X(HSC_ROT_K, "rot_k", 1, "[n_pos][n_kv_heads][d_head]", "key after rotation")                                      \
+    X(HSC_ATTN_SCORES, "attn_scores", 1, "[n_heads][n_query][n_key]",                                                  \
+      "scores after scale, soft cap and bias; -inf where masked")                                                      \
+    X(HSC_PATTERN, "pattern", 1, "[n_heads][n_query][n_key]", "attention weights; rows sum to 1")                      \
+    X(HSC_Z, "z", 1, "[n_pos][n_heads][d_head]", "weighted mean of the values, before W_O")                            \
+    X(HSC_ATTN_OUT, "attn_out", 1, "[n_pos][d_model]", "attention's output as it is added to the residual")            \
+    X(HSC_RESID_MID, "resid_mid", 1, "[n_pos][d_model]", "residual stream between attention and feed-forward")         \
+    X(HSC_LN2, "ln2", 1, "[n_pos][d_model]", "feed-forward's norm, after gain and bias")                               \
+    X(HSC_MLP_PRE, "mlp_pre", 1, "[n_pos][d_mlp]", "what the activation reads (the gate of a gated one)")              \
+    X(HSC_MLP_UP, "mlp_up", 1, "[n_pos][d_mlp]", "the other half of a gated feed-forward")                             \
+    X(HSC_MLP_POST, "mlp_post", 1, "[n_pos][d_mlp]", "what W_out reads")                                               \
+    X(HSC_MLP_OUT, "mlp_out", 1, "[n_pos][d_model]", "feed-forward's output as it is added to the residual")           \
+    X(HSC_RESID_POST, "resid_post", 1, "[n_pos][d_model]", "residual stream after the block")                          \
+    X(HSC_LN_FINAL, "ln_final", 0, "[n_pos][d_model]", "last norm, after gain and bias")                               \
+    X(HSC_LOGITS, "logits", 0, "[n_pos][d_vocab]", "scores of the next token")
+
+typedef enum {
+#define HSC_SITE_ENUM(id, name, per_layer, shape, meaning) id,
+    HSC_SITE_LIST(HSC_SITE_ENUM)
+#undef HSC_SITE_ENUM
+        HSC_N_SITES
+} hsc_site;
+
+/* "pattern", and so on; NULL out of range. Static storage. */
+HSC_API const char *hsc_site_name(hsc_site site);
+/* The site of that name, or HSC_N_SITES. */
+HSC_API hsc_site hsc_site_find(const char *name);
+/* Non-zero: the site exists once a layer (`pattern.4`); zero: once a model (`logits`). */
+HSC_API int hsc_site_per_layer(hsc_site site);
+HSC_API const char *hsc_site_shape(hsc_site site);
+HSC_API const char *hsc_site_meaning(hsc_site site);
+/* Non-zero when this model has the site at all (GPT-2 has no rot_q, a gateless model no mlp_up). */
+HSC_API int hsc_model_has_site(const hsc_model *model, hsc_site site);
+
+/* The arithmetic. Named in every result. HSC_COMPUTE_F32: exact on dequantised weights. */
+typedef enum { HSC_COMPUTE_F32 = 0 } hsc_compute;
+
+typedef struct hsc_session hsc_session;
+
+typedef struct hsc_session_options {
+    int n_threads;    /* 0: what affinity and the control group allow */
+    int max_tokens;   /* most tokens that the cache holds, all sequences together; 0: the model's context */
+    int max_seqs;     /* most sequences at once; 0: 1 */
+    hsc_compute compute;
+    int chunk;        /* rows that go through a layer together; 0: chosen. Never changes a result. */
+} hsc_session_options;
+
+/* HSC_ENOMEM; HSC_EINVAL: an option is negative or past the model's limits. The model must outlive the session. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_new(hsc_session **out, const hsc_model *model,
+                                                  const hsc_session_options *options, hsc_error *err);
+HSC_API void hsc_session_free(hsc_session *session);
+HSC_API const hsc_model *hsc_session_model(const hsc_session *session);
+HSC_API int hsc_session_n_threads(const hsc_session *session);
+
+/* Forgets every sequence; records and observers stay. */
+HSC_API void hsc_session_reset(hsc_session *session);
+/* Keeps the first n_tokens of sequence `seq`. HSC_EINVAL: no such sequence, or it is shorter. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_truncate(hsc_session *session, int seq, int n_tokens, hsc_error *err);
+/* Tokens that sequence `seq` holds; 0 when there is none. */
+HSC_API int hsc_session_length(const hsc_session *session, int seq);
+
+typedef enum { HSC_LOGITS_LAST = 0, HSC_LOGITS_ALL = 1, HSC_LOGITS_NONE = 2 } hsc_logits_rows;
+
+/* What one forward pass reads: n_seqs sequences end to end, no padding between them. Sequence i is the session's
+ * sequence i: its tokens follow what the cache already holds of it. */
+typedef struct hsc_batch {
+    const hsc_token *ids;   /* [n_tokens] */
+    int n_tokens;
+    const int *seq_lengths; /* [n_seqs], summing to n_tokens; NULL: one sequence */
+    int n_seqs;             /* 0 or 1 with seq_lengths NULL */
+    hsc_logits_rows logits; /* which rows go through the output matrix */
+} hsc_batch;
+
+/* Runs the model and appends to the cache. On any failure the cache is as it was before the call.
+ * HSC_EINVAL: an id outside the vocabulary, a sequence past the context, more tokens than the cache has room for (the
+ * message has the limit and the length). HSC_ENOMEM: records do not fit. HSC_ECANCELED: an observer said stop. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_forward(hsc_session *session, const hsc_batch *batch, hsc_error *err);
+
+/* An array somewhere in the session: shape[n_dims], row-major and dense. Borrowed: valid until the next hsc_forward,
+ * hsc_session_reset or hsc_session_free. */
+typedef struct hsc_view {
+    const float *data;
+    int n_dims;
+    int64_t shape[4];
+} hsc_view;
+
+/* Logits of the last hsc_forward: [n_rows][d_vocab], one row a sequence (LAST) or a token (ALL).
+ * HSC_ENOTFOUND: none were asked for. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_logits(const hsc_session *session, hsc_view *out, hsc_error *err);
+
+/* What to keep of a forward pass. layer, head, query: -1 means every one; head and query narrow attn_scores and pattern
+ * only (query counts the rows of the batch's sequence, head the heads of the layer). */
+typedef struct hsc_record {
+    hsc_site site;
+    int layer, head, query;
+} hsc_record;
+
+/* Adds a record for the passes to come. Never changes the arithmetic. HSC_EINVAL: no such layer, head or site in this
+ * model. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_record(hsc_session *session, const hsc_record *record, hsc_error *err);
+HSC_API void hsc_session_record_clear(hsc_session *session);
+
+/* What was recorded at a site for sequence `seq` of the last batch: the shape is that of HSC_SITE_LIST, n_pos and
+ * n_query being the sequence's rows in that batch and n_key all that it may see (cache included). A narrowed record has
+ * 1 in the narrowed place. layer is ignored for a site that exists once. HSC_ENOTFOUND: not recorded. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_activation(const hsc_session *session, hsc_site site, int layer, int seq,
+                                                         hsc_view *out, hsc_error *err);
+
+/* A block of rows passing a site. rows: [n_rows][row_size], row r at data + r * stride. For attn_scores and pattern
+ * the block is one head's rows [n_rows][n_key]; elsewhere head is -1 and a row is all heads end to end. */
+typedef struct hsc_block {
+    hsc_site site;
+    int layer, seq, head;
+    int first_row; /* position in the sequence of the first row */
+    int n_rows, row_size;
+    size_t stride;
+    float *data; /* an editing observer may write, others must not */
+} hsc_block;
+
+/* Called as the pass goes by; patterns may come from several threads at once and in any order. Non-zero stops the pass
+ * with HSC_ECANCELED. */
+typedef int (*hsc_observe_fn)(void *user, const hsc_block *block);
+
+typedef struct hsc_observer {
+    hsc_site site;
+    int layer; /* -1: every layer */
+    int edits; /* non-zero: fn writes into the block, and the pass goes on with what it wrote */
+    hsc_observe_fn fn;
+    void *user;
+} hsc_observer;
+
+/* Adds an observer. attn_scores, pattern, z and every [n_pos] site may be edited. HSC_EINVAL, HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_observe(hsc_session *session, const hsc_observer *observer,
+                                                      hsc_error *err);
+HSC_API void hsc_session_observe_clear(hsc_session *session);
+
+/* The instruction set that the kernels use: "ref", "avx2", "avx512", "neon". HEADSCOPE_ISA in the environment forces
+ * one. Static storage. */
+HSC_API const char *hsc_isa(void);
+
+/* --------------------------------------------------------------------------------------------- tensor files ---- */
+
+typedef struct hsc_named_array {
+    const char *name;
+    hsc_dtype dtype; /* HSC_F32 or HSC_I32 */
+    int n_dims;
+    int64_t shape[4];
+    const void *data;
+} hsc_named_array;
+
+/* Writes arrays as .safetensors, .npz or (exactly one array) .npy, by the ending of the path. Written beside and then
+ * renamed, so nothing half-written is ever seen. HSC_EINVAL: unknown ending. HSC_EIO: with the system's reason. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_write_arrays(const char *path, const hsc_named_array *arrays, size_t n,
+                                                   hsc_error *err);
+
+/* --------------------------------------------------------------------------------------------------- looking ---- */
+
+typedef struct hsc_key_weight {
+    int key;
+    float weight;
+} hsc_key_weight;
+
+/* The k heaviest keys of one pattern row [n_key], heaviest first, ties to the lower position, skipping keys below
+ * first_key. Writes at most k and returns how many. */
+HSC_API int hsc_top_keys(const float *row, int n_key, int first_key, int k, hsc_key_weight *out);
+
+/* What a head mostly does, averaged over the rows q >= 1 of one or more patterns. */
+typedef struct hsc_head_summary {
+    float first, self, prev; /* mean weight on position 0, on the token itself, on the token before it */
+    float entropy;           /* mean entropy of a row in nats */
+    float other;             /* mean weight on everything else */
+} hsc_head_summary;
+
+/* pattern: [n_query][n_key] of one head, the last row being the last key. */
+HSC_API void hsc_summarise_head(const float *pattern, int n_query, int n_key, hsc_head_summary *out);
+
+typedef struct hsc_link {
+    int layer, head, query, key;
+    float weight;
+} hsc_link;
+
+/* Keeps the strongest links of a pattern [n_query][n_key]: merges into best[*n_best] (sorted, heaviest first, at most
+ * capacity) every weight that is not on the first token, the token itself or the one before. Start with *n_best = 0. */
+HSC_API void hsc_strongest_links(const float *pattern, int n_query, int n_key, int layer, int head, hsc_link *best,
+                                 int *n_best, int capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,239 @@
+/* UTF-8, labels and locale-free numbers. Widths and categories come from utf8proc. */
+#define _GNU_SOURCE /* uselocale, newlocale */
+#include "base/text.h"
+
+#include "base/alloc.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+#if defined(__APPLE__)
+#include <xlocale.h>
+#endif
+
+int hsc__utf8_read(const char *text, size_t n, int32_t *code_point)
+{
+    const unsigned char *b = (const unsigned char *)text;
+    *code_point = -1;
+    if (b[0] < 0x80) {
+        *code_point = b[0];
+        return 1;
+    }
+    int length;
+    unsigned low = 0x80, high = 0xBF; /* bounds of the second byte (Unicode table 3-7) */
+    int32_t value;
+    if (b[0] >= 0xC2 && b[0] <= 0xDF) {
+        length = 2;
+        value = b[0] & 0x1F;
+    } else if (b[0] >= 0xE0 && b[0] <= 0xEF) {
+        length = 3;
+        value = b[0] & 0x0F;
+        if (b[0] == 0xE0) low = 0xA0;
+        if (b[0] == 0xED) high = 0x9F;
+    } else if (b[0] >= 0xF0 && b[0] <= 0xF4) {
+        length = 4;
+        value = b[0] & 0x07;
+        if (b[0] == 0xF0) low = 0x90;
+        if (b[0] == 0xF4) high = 0x8F;
+    } else {
+        return 1;
+    }
+    for (int i = 1; i < length; i++) {
+        if ((size_t)i >= n || b[i] < low || b[i] > high) return i;
+        value = value << 6 | (b[i] & 0x3F);
+        low = 0x80;
+        high = 0xBF;
+    }
+    *code_point = value;
+    return length;
+}
+
+int hsc__utf8_write(int32_t c, char *out)
+{
+    if (c < 0 || c > 0x10FFFF || (c >= 0xD800 && c <= 0xDFFF)) c = 0xFFFD;
+    return (int)utf8proc_encode_char(c, (utf8proc_uint8_t *)out);
+}
+
+size_t hsc__utf8_prefix(const char *text, size_t n)
+{
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        unsigned char b = (unsigned char)text[n - back];
+        if (b < 0x80) return n;
+        if (b < 0xC0) continue;
+        int32_t c;
+        int length = hsc__utf8_read(text + n - back, back, &c);
+        int want = b >= 0xF0 ? 4 : b >= 0xE0 ? 3 : 2;
+        /* unfinished: ill-formed only because the text ends here */
+        return c < 0 && (size_t)length == back && (size_t)want > back && b <= 0xF4 && b >= 0xC2 ? n - back : n;
+    }
+    return n;
+}
+
+bool hsc__utf8_valid(const char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        i += (size_t)hsc__utf8_read(text + i, n - i, &c);
+        if (c < 0) return false;
+    }
+    return true;
+}
+
+void hsc__string_add(hsc__string *s, const char *bytes, size_t n)
+{
+    if (s->failed) return;
+    if (n > SIZE_MAX - s->n - 1 || hsc__grow(&s->data, &s->capacity, s->n + n + 1, 1, NULL) != HSC_OK) {
+        s->failed = true;
+        return;
+    }
+    if (n) memcpy(s->data + s->n, bytes, n);
+    s->n += n;
+    s->data[s->n] = '\0';
+}
+
+void hsc__string_text(hsc__string *s, const char *text)
+{
+    hsc__string_add(s, text, strlen(text));
+}
+
+void hsc__string_printf(hsc__string *s, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    if (n < 0 || s->failed || hsc__grow(&s->data, &s->capacity, s->n + (size_t)n + 1, 1, NULL) != HSC_OK) {
+        s->failed = true;
+    } else {
+        vsnprintf(s->data + s->n, (size_t)n + 1, format, again);
+        s->n += (size_t)n;
+    }
+    va_end(again);
+}
+
+void hsc__string_free(hsc__string *s)
+{
+    hsc__free(s->data);
+    *s = (hsc__string){0};
+}
+
+static void add_code_point(hsc__string *out, int32_t c)
+{
+    char bytes[4];
+    hsc__string_add(out, bytes, (size_t)hsc__utf8_write(c, bytes));
+}
+
+void hsc__text_decode(hsc__string *out, const char *bytes, size_t n)
+{
+    hsc__string_add(out, "", 0);
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        i += (size_t)hsc__utf8_read(bytes + i, n - i, &c);
+        add_code_point(out, c);
+    }
+}
+
+int hsc__text_cells(const char *text, size_t n)
+{
+    int cells = 0;
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        i += (size_t)hsc__utf8_read(text + i, n - i, &c);
+        cells += c < 0 ? 1 : utf8proc_charwidth(c);
+    }
+    return cells;
+}
+
+/* Python's str.isprintable for one character: everything but Other (C*) and Separator (Z*), the blank excepted. */
+static bool printable(int32_t c)
+{
+    if (c == ' ') return true;
+    switch (utf8proc_category(c)) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP: return false;
+    default: return true;
+    }
+}
+
+void hsc__text_repr(hsc__string *out, const char *bytes, size_t n)
+{
+    bool single = n && memchr(bytes, '\'', n), twice = n && memchr(bytes, '"', n);
+    char quote = single && !twice ? '"' : '\'';
+    hsc__string_add(out, &quote, 1);
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        i += (size_t)hsc__utf8_read(bytes + i, n - i, &c);
+        if (c < 0) c = 0xFFFD;
+        if (c == quote || c == '\\') hsc__string_printf(out, "\\%c", (char)c);
+        else if (c == '\n') hsc__string_text(out, "\\n");
+        else if (c == '\r') hsc__string_text(out, "\\r");
+        else if (c == '\t') hsc__string_text(out, "\\t");
+        else if (printable(c)) add_code_point(out, c);
+        else if (c < 0x100) hsc__string_printf(out, "\\x%02x", (unsigned)c);
+        else if (c < 0x10000) hsc__string_printf(out, "\\u%04x", (unsigned)c);
+        else hsc__string_printf(out, "\\U%08x", (unsigned)c);
+    }
+    hsc__string_add(out, &quote, 1);
+}
+
+void hsc__text_label(hsc__string *out, const char *bytes, size_t n)
+{
+    hsc__string_add(out, "", 0);
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        size_t length = (size_t)hsc__utf8_read(bytes + i, n - i, &c);
+        bool edge = i == 0 || i + length == n;
+        if (c < 0)
+            for (size_t j = 0; j < length; j++) hsc__string_printf(out, "<%02X>", (unsigned char)bytes[i + j]);
+        else if (c == ' ') add_code_point(out, edge ? 0x2423 : ' ');
+        else if (c == '\n') add_code_point(out, 0x21B5);
+        else if (c == '\r') add_code_point(out, 0x240D);
+        else if (c == '\t') add_code_point(out, 0x21E5);
+        else if (printable(c) || (c == 0x200D && i > 0)) add_code_point(out, c); /* joiner inside an emoji */
+        else hsc__string_printf(out, "<U+%04X>", (unsigned)c);
+        i += length;
+    }
+}
+
+/* The C locale, made once; a race makes it twice and frees one. */
+static locale_t c_locale(void)
+{
+    static void *made;
+    void *have = __atomic_load_n(&made, __ATOMIC_ACQUIRE);
+    if (have) return (locale_t)have;
+    locale_t fresh = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    void *none = NULL;
+    if (fresh && !__atomic_compare_exchange_n(&made, &none, (void *)fresh, 0, __ATOMIC_ACQ_REL,
+                                              __ATOMIC_ACQUIRE)) {
+        freelocale(fresh);
+        fresh = (locale_t)none;
+    }
+    return fresh;
+}
+
+bool hsc__parse_double(const char *text, double *out)
+{
+    locale_t c = c_locale();
+    char *end;
+    double value = c ? strtod_l(text, &end, c) : strtod(text, &end);
+    if (end == text || *end != '\0') return false;
+    *out = value;
+    return true;
+}
+
+void hsc__format_double(char *out, size_t capacity, int digits, double value)
+{
+    locale_t c = c_locale();
+    locale_t old = c ? uselocale(c) : (locale_t)0;
+    snprintf(out, capacity, "%.*g", digits, value);
+    if (c) uselocale(old);
+}

@@ -1,0 +1,55 @@
+/* Text: UTF-8, what a terminal shows of a string, and numbers that do not depend on the locale. */
+#ifndef HSC_BASE_TEXT_H
+#define HSC_BASE_TEXT_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+/* Reads one code point at text[0..n), n >= 1. Returns its length in bytes (1-4) and sets *code_point; for bytes that are
+ * not UTF-8 sets *code_point to -1 and returns the length of the maximal ill-formed part (Unicode 3.9, U+FFFD
+ * substitution of maximal subparts; the same as Python's and WHATWG's decoders). Surrogates and overlong forms are
+ * ill-formed. */
+int hsc__utf8_read(const char *text, size_t n, int32_t *code_point);
+
+/* Writes a code point as UTF-8 into out[4]; returns the length. Invalid ones become U+FFFD. */
+int hsc__utf8_write(int32_t code_point, char *out);
+
+/* n, or less when the text ends inside a character that could still become whole: the length up to that character. */
+size_t hsc__utf8_prefix(const char *text, size_t n);
+
+bool hsc__utf8_valid(const char *text, size_t n);
+
+/* A growing byte string, always NUL-terminated once it is not empty. Zero it before use. A failed append sets
+ * `failed` and leaves the contents; check once at the end. */
+typedef struct hsc__string {
+    char *data;
+    size_t n, capacity;
+    bool failed;
+} hsc__string;
+void hsc__string_add(hsc__string *s, const char *bytes, size_t n);
+void hsc__string_text(hsc__string *s, const char *text);
+void hsc__string_printf(hsc__string *s, const char *format, ...) HSC_PRINTF(2, 3);
+void hsc__string_free(hsc__string *s);
+
+/* The bytes as valid UTF-8: every ill-formed part becomes U+FFFD. */
+void hsc__text_decode(hsc__string *out, const char *bytes, size_t n);
+
+/* Terminal cells that valid UTF-8 takes (combining marks 0, CJK and emoji 2). */
+int hsc__text_cells(const char *text, size_t n);
+
+/* Python's repr() of the decoded text: quotes chosen as Python does, \n \t \\ escaped, unprintable ones as \x.. \u....
+ * \U........ */
+void hsc__text_repr(hsc__string *out, const char *bytes, size_t n);
+
+/* One line for a label in a table or a picture: a blank at either end or alone shows as U+2423 (open box), a newline
+ * as U+21B5 with carriage return U+240D, a tab as U+21E5, other control, format and direction characters as <U+202E>,
+ * bytes that are not whole UTF-8 as <E2><82>. Never a raw control character. */
+void hsc__text_label(hsc__string *out, const char *bytes, size_t n);
+
+/* strtod and printf("%.*g") in the C locale, whatever setlocale said. hsc__parse_double returns false when the text is
+ * not wholly a number. */
+bool hsc__parse_double(const char *text, double *out);
+void hsc__format_double(char *out, size_t capacity, int digits, double value);
+
+#endif

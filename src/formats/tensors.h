@@ -1,0 +1,38 @@
+/*
+ * Named tensors of one or more mapped files: safetensors (one file, or shards with an index) and GGUF. Nothing is
+ * copied; every field is checked before it is used.
+ */
+#ifndef HSC_FORMATS_TENSORS_H
+#define HSC_FORMATS_TENSORS_H
+
+#include "base/file.h"
+#include "base/status.h"
+
+typedef struct hsc__tensor {
+    const char *name;       /* NUL-terminated UTF-8; a name with a NUL inside is refused */
+    hsc_dtype dtype;        /* HSC_OTHER for a GGUF type that is known to the format and not to headscope */
+    const char *dtype_name; /* as the file spells it */
+    int n_dims;
+    int64_t shape[HSC_MAX_DIMS]; /* outermost first, GGUF's order turned round */
+    uint64_t n_elements, n_bytes;
+    const void *data; /* in the mapping; aligned as the file has it (safetensors: perhaps not at all) */
+    const char *path; /* the file it lies in */
+} hsc__tensor;
+
+typedef struct hsc__tensors hsc__tensors;
+
+/* One .safetensors file. */
+hsc_status hsc__safetensors_open(hsc__tensors **out, const char *path, hsc_error *err);
+/* A folder: model.safetensors, else the shards named by model.safetensors.index.json. A pickled pytorch_model.bin alone
+ * is HSC_EUNSUPPORTED with advice; an LFS pointer is named as such. */
+hsc_status hsc__safetensors_open_dir(hsc__tensors **out, const char *dir, hsc_error *err);
+
+size_t hsc__tensors_count(const hsc__tensors *set);
+const hsc__tensor *hsc__tensors_at(const hsc__tensors *set, size_t index);
+/* NULL when absent. Constant time. */
+const hsc__tensor *hsc__tensors_find(const hsc__tensors *set, const char *name);
+/* The string of that key in a safetensors __metadata__, or NULL. */
+const char *hsc__tensors_metadata(const hsc__tensors *set, const char *key);
+void hsc__tensors_close(hsc__tensors *set);
+
+#endif
