@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -66,7 +67,7 @@ void hsc__map_close(hsc__map *map)
 hsc_status hsc__read_file(char **out, size_t *n_bytes, const char *path, size_t limit, hsc_error *err)
 {
     int fd;
-    uint64_t size;
+    uint64_t size = 0;
     *out = NULL;
     HSC_TRY(open_regular(&fd, &size, path, err));
     if (size > limit) {
