@@ -129,8 +129,9 @@ HSC_API void hsc_tokenizer_free(hsc_tokenizer *tokenizer);
 /* Number of ids: every id is below it, added tokens included. */
 HSC_API size_t hsc_tokenizer_size(const hsc_tokenizer *tokenizer);
 
-/* Text -> tokens. `text` is n_bytes bytes of anything: NUL bytes and invalid UTF-8 are encoded as they are by byte-level
- * BPE. `flags` is an OR of hsc_encode_flags. HSC_ENOMEM; HSC_EINVAL when the vocabulary cannot spell the text. */
+/* Text -> tokens. `text` is n_bytes bytes of anything: NUL bytes and invalid UTF-8 are encoded as they are by
+ * byte-level BPE. `flags` is an OR of hsc_encode_flags. HSC_ENOMEM; HSC_EINVAL when the vocabulary cannot spell the
+ * text. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_encode(const hsc_tokenizer *tokenizer, const char *text, size_t n_bytes,
                                              unsigned flags, hsc_encoding *out, hsc_error *err);
 HSC_API void hsc_encoding_free(hsc_encoding *encoding);
@@ -212,8 +213,8 @@ typedef struct hsc_config {
     int n_layers, n_heads, n_kv_heads;
     int n_ctx; /* the longest sequence in tokens */
     int d_model, d_head, d_mlp, d_vocab;
-    int causal;       /* non-zero: a token sees itself and earlier ones only */
-    int tied;         /* non-zero: the output matrix is the token embedding */
+    int causal;        /* non-zero: a token sees itself and earlier ones only */
+    int tied;          /* non-zero: the output matrix is the token embedding */
     int has_pos_embed; /* non-zero: learned positions are added to the embedding (the site pos_embed exists) */
     int is_rotary;     /* non-zero: queries and keys are rotated (the sites rot_q and rot_k exist) */
     int is_gated;      /* non-zero: the feed-forward has a gate (the site mlp_up exists) */
@@ -313,11 +314,11 @@ typedef enum { HSC_COMPUTE_F32 = 0 } hsc_compute;
 typedef struct hsc_session hsc_session;
 
 typedef struct hsc_session_options {
-    int n_threads;    /* 0: what affinity and the control group allow */
-    int max_tokens;   /* most tokens that the cache holds, all sequences together; 0: the model's context */
-    int max_seqs;     /* most sequences at once; 0: 1 */
+    int n_threads;  /* 0: what affinity and the control group allow */
+    int max_tokens; /* most tokens that the cache holds, all sequences together; 0: the model's context */
+    int max_seqs;   /* most sequences at once; 0: 1 */
     hsc_compute compute;
-    int chunk;        /* rows that go through a layer together; 0: chosen. Never changes a result. */
+    int chunk; /* rows that go through a layer together; 0: chosen. Never changes a result. */
 } hsc_session_options;
 
 /* HSC_ENOMEM; HSC_EINVAL: an option is negative or past the model's limits. The model must outlive the session. */
@@ -339,7 +340,7 @@ typedef enum { HSC_LOGITS_LAST = 0, HSC_LOGITS_ALL = 1, HSC_LOGITS_NONE = 2 } hs
 /* What one forward pass reads: n_seqs sequences end to end, no padding between them. Sequence i is the session's
  * sequence i: its tokens follow what the cache already holds of it. */
 typedef struct hsc_batch {
-    const hsc_token *ids;   /* [n_tokens] */
+    const hsc_token *ids; /* [n_tokens] */
     int n_tokens;
     const int *seq_lengths; /* [n_seqs], summing to n_tokens; NULL: one sequence */
     int n_seqs;             /* 0 or 1 with seq_lengths NULL */

@@ -24,12 +24,9 @@ static hsc_status open_regular(int *fd, uint64_t *size, const char *path, hsc_er
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: a FIFO must not hang the open */
     if (*fd < 0) return fail_system(err, path, "open");
     hsc_status status = HSC_OK;
-    if (fstat(*fd, &info) != 0)
-        status = fail_system(err, path, "read its size");
-    else if (S_ISDIR(info.st_mode))
-        status = hsc__fail(err, HSC_EIO, 0, "%s: is a directory, a file is expected", path);
-    else if (!S_ISREG(info.st_mode))
-        status = hsc__fail(err, HSC_EIO, 0, "%s: is not a regular file", path);
+    if (fstat(*fd, &info) != 0) status = fail_system(err, path, "read its size");
+    else if (S_ISDIR(info.st_mode)) status = hsc__fail(err, HSC_EIO, 0, "%s: is a directory, a file is expected", path);
+    else if (!S_ISREG(info.st_mode)) status = hsc__fail(err, HSC_EIO, 0, "%s: is not a regular file", path);
     if (status != HSC_OK) {
         close(*fd);
         return status;

@@ -31,7 +31,8 @@ static int quota_threads(void)
         if (fscanf(f, "%ld %ld", &quota, &period) != 2) quota = -1;
         fclose(f);
     } else {
-        FILE *q = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "r"), *p = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "r");
+        FILE *q = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "r"),
+             *p = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "r");
         if (q && p && (fscanf(q, "%ld", &quota) != 1 || fscanf(p, "%ld", &period) != 1)) quota = -1;
         if (q) fclose(q);
         if (p) fclose(p);

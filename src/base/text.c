@@ -212,8 +212,7 @@ static locale_t c_locale(void)
     if (have) return (locale_t)have;
     locale_t fresh = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     void *none = NULL;
-    if (fresh && !__atomic_compare_exchange_n(&made, &none, (void *)fresh, 0, __ATOMIC_ACQ_REL,
-                                              __ATOMIC_ACQUIRE)) {
+    if (fresh && !__atomic_compare_exchange_n(&made, &none, (void *)fresh, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
         freelocale(fresh);
         fresh = (locale_t)none;
     }

@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* Reads one code point at text[0..n), n >= 1. Returns its length in bytes (1-4) and sets *code_point; for bytes that are
- * not UTF-8 sets *code_point to -1 and returns the length of the maximal ill-formed part (Unicode 3.9, U+FFFD
+/* Reads one code point at text[0..n), n >= 1. Returns its length in bytes (1-4) and sets *code_point; for bytes that
+ * are not UTF-8 sets *code_point to -1 and returns the length of the maximal ill-formed part (Unicode 3.9, U+FFFD
  * substitution of maximal subparts; the same as Python's and WHATWG's decoders). Surrogates and overlong forms are
  * ill-formed. */
 int hsc__utf8_read(const char *text, size_t n, int32_t *code_point);
