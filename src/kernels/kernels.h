@@ -1,0 +1,120 @@
+/*
+ * The kernel table: every loop whose speed matters, behind one struct of function pointers chosen once by CPU.
+ *
+ * Contract that every instruction set keeps ("same bits", docs/decisions.md):
+ *   - An output is a function of its own row only: the same bits alone or among many rows, at any cut of n_cols.
+ *   - Sums over k run in rising k, one multiply-add after the other, into one accumulator an output: lanes lie along the
+ *     outputs, never along k. Long sums are cut into chunks of HSC__K_CHUNK by the caller, and the chunks' sums are added
+ *     in order (HSC__GEMM_ADD); this keeps the rounding error near that of a pairwise sum.
+ *   - Row reductions (norms, softmax) use a number of accumulators and an order fixed by the instruction set alone.
+ *   - No kernel reads or writes past the ends that its arguments state. Pointers need no alignment.
+ *   - Between instruction sets only tolerances hold (a fused multiply-add rounds once, lanes differ).
+ */
+#ifndef HSC_KERNELS_KERNELS_H
+#define HSC_KERNELS_KERNELS_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+enum {
+    HSC__K_CHUNK = 256, /* k values summed before a partial sum is put aside; a multiple of every quantised block */
+    HSC__MAX_NR = 32,   /* the widest panel of any instruction set */
+};
+
+/* How gemm treats what y holds. */
+typedef enum {
+    HSC__GEMM_START,    /* y = sum */
+    HSC__GEMM_CONTINUE, /* the sum goes on from y, as if it had not been cut */
+    HSC__GEMM_ADD,      /* y = y + sum, the sum having started from 0 */
+} hsc__gemm_mode;
+
+/* Activations, with the formula at x (all in float32):
+ *   RELU max(x, 0); GELU x/2 (1 + erf(x / sqrt 2)); GELU_TANH x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+ *   (Hendrycks and Gimpel 2016); SILU x / (1 + exp(-x)) (Elfwing et al. 2017); TANH. */
+typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, HSC__ACT_SILU, HSC__ACT_TANH } hsc__act;
+
+/*
+ * One list makes the struct, the tests and the benchmark: X(name, return type, (parameters)).
+ *
+ * dequantise: n values of `dtype` at src (n a multiple of the block) -> dst[n].
+ *
+ * pack: a weight stored [n_out][n_in], rows row_bytes apart; w points at the first row wanted. Writes the panel
+ *   panel[k][o] = w[o][k0 + k] for k < n_k, o < n_out <= nr, rows of the panel nr floats apart; columns from n_out on
+ *   become 0. k0 and n_k are multiples of the block.
+ *
+ * pack_t: a weight stored [n_in][n_out] (Conv1D); w points at element [k0][first output]. Same panel. Unquantised types.
+ *
+ * gemm: y[r][c] = sum over k < n_k of x[r * x_stride + k] * panel[k * panel_stride + c], c < n_cols <= any,
+ *   r < n_rows <= any. Reads exactly n_cols floats of each panel row.
+ *
+ * few: a product of few rows straight from a weight stored [n_out][n_in]; the same bits as pack and gemm over chunks:
+ *   y[r * y_stride + o] for o < n_out <= any. few_t: the same from [n_in][n_out] with row_bytes between k's.
+ *
+ * layer_norm: y = gain * (x - mean) / sqrt(var + eps) + bias (Ba et al. 2016; biased variance, as PyTorch); bias may be
+ *   NULL. rms_norm: y = gain * x / sqrt(mean(x^2) + eps) (Zhang and Sennrich 2019). gain may be NULL in both (then 1).
+ *   y may be x.
+ *
+ * softmax: in place over row[n]: exp(x - max) / sum. -inf becomes exactly 0; a row without any finite score becomes all
+ *   0. Adding keys of -inf at the end changes no bit of the others.
+ *
+ * scale_cap: s = s * scale, then, when cap > 0, s = cap * tanh(s / cap).
+ *
+ * act: y[i] = f(x[i]); y may be x. gate: y[i] = f(g[i]) * u[i]; y may be g or u.
+ *
+ * add: y[i] = a[i] + b[i]; y may be a or b.
+ *
+ * rope: rotates one head in place (Su et al. 2021): with c, s [half] the cosines and sines, pair i is
+ *   (x[i], x[i + half]) when !interleaved, else (x[2i], x[2i+1]); (a, b) -> (a c - b s, b c + a s).
+ */
+#define HSC_KERNEL_LIST(X)                                                                                             \
+    X(dequantise, void, (hsc_dtype dtype, const void *src, int64_t n, float *dst))                                     \
+    X(pack, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k, float *panel))    \
+    X(pack_t, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int n_k, float *panel))              \
+    X(gemm, void,                                                                                                      \
+      (hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride, const float *panel,      \
+       size_t panel_stride, float *y, size_t y_stride))                                                                \
+    X(few, void,                                                                                                       \
+      (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x, size_t x_stride,     \
+       int n_rows, float *y, size_t y_stride))                                                                         \
+    X(few_t, void,                                                                                                     \
+      (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x, size_t x_stride,     \
+       int n_rows, float *y, size_t y_stride))                                                                         \
+    X(layer_norm, void, (const float *x, const float *gain, const float *bias, float eps, int n, float *y))            \
+    X(rms_norm, void, (const float *x, const float *gain, float eps, int n, float *y))                                 \
+    X(softmax, void, (float *row, int n))                                                                              \
+    X(scale_cap, void, (float *s, int n, float scale, float cap))                                                      \
+    X(act, void, (hsc__act kind, const float *x, int64_t n, float *y))                                                 \
+    X(gate, void, (hsc__act kind, const float *g, const float *u, int64_t n, float *y))                                \
+    X(add, void, (const float *a, const float *b, int64_t n, float *y))                                                \
+    X(rope, void, (float *x, const float *c, const float *s, int half, bool interleaved))
+
+typedef struct hsc__kernels {
+    const char *name; /* "ref", "avx2", "avx512", "neon" */
+    int nr;           /* columns of a panel, at most HSC__MAX_NR */
+    int mr;           /* rows that gemm takes at once; blocks of rows are multiples of it for speed only */
+    int few_rows;     /* up to this many rows `few` is quicker than pack and gemm */
+#define HSC_KERNEL_MEMBER(name, type, parameters) type(*name) parameters;
+    HSC_KERNEL_LIST(HSC_KERNEL_MEMBER)
+#undef HSC_KERNEL_MEMBER
+} hsc__kernels;
+
+/* The table in use: the best that this CPU and its operating system support, or what HEADSCOPE_ISA names ("print" also
+ * writes nothing: use hsc_isa). An unknown or unsupported name falls back to the best. Thread-safe. */
+const hsc__kernels *hsc__kernels_get(void);
+
+/* Plain C: fallback and oracle. */
+const hsc__kernels *hsc__kernels_ref(void);
+
+/* Each instruction set starts as a copy of a lower one and overrides entries. The CPU must have it. */
+void hsc__kernels_init_avx2(hsc__kernels *table);
+void hsc__kernels_init_avx512(hsc__kernels *table);
+void hsc__kernels_init_neon(hsc__kernels *table);
+
+/* Tables of every level that this CPU has, lowest (ref) first; returns how many and writes at most capacity. */
+int hsc__kernels_all(const hsc__kernels **out, int capacity);
+
+/* True for a dtype that dequantise, pack and few read. Block sizes are in base/dtype.h. */
+bool hsc__kernels_can_read(hsc_dtype dtype);
+
+#endif
