@@ -99,8 +99,8 @@ typedef struct hsc__kernels {
 #undef HSC_KERNEL_MEMBER
 } hsc__kernels;
 
-/* The table in use: the best that this CPU and its operating system support, or what HEADSCOPE_ISA names ("print" also
- * writes nothing: use hsc_isa). An unknown or unsupported name falls back to the best. Thread-safe. */
+/* The table in use: the best that this CPU and its operating system support, or the one that HEADSCOPE_ISA names. An
+ * unknown or unsupported name falls back to the best. Thread-safe. */
 const hsc__kernels *hsc__kernels_get(void);
 
 /* Plain C: fallback and oracle. */

@@ -1,0 +1,89 @@
+/*
+ * Chooses the table once: the reference entries first, then each instruction set that the CPU and the operating system
+ * support overrides what it has. HEADSCOPE_ISA names a lower level.
+ */
+#include "kernels/kernels.h"
+#include "kernels/ref/ref.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LEVELS = 4 };
+
+static struct {
+    hsc__kernels tables[MAX_LEVELS];
+    int n_levels, chosen;
+} state;
+
+static void fill_ref(hsc__kernels *t)
+{
+    t->name = "ref";
+    t->nr = HSC__REF_NR;
+    t->mr = HSC__REF_MR;
+    t->few_rows = HSC__REF_FEW;
+#define HSC_KERNEL_SET(name, type, parameters) t->name = hsc__ref_##name;
+    HSC_KERNEL_LIST(HSC_KERNEL_SET)
+#undef HSC_KERNEL_SET
+}
+
+/* Adds a level that starts as a copy of the one below. */
+static void add_level(void (*init)(hsc__kernels *))
+{
+    hsc__kernels *t = &state.tables[state.n_levels];
+    *t = state.tables[state.n_levels - 1];
+    init(t);
+    state.n_levels++;
+}
+
+static void init_once(void)
+{
+    fill_ref(&state.tables[0]);
+    state.n_levels = 1;
+#if defined(__x86_64__)
+    __builtin_cpu_init(); /* libgcc checks the operating system's saved state too */
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+        add_level(hsc__kernels_init_avx2);
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+            add_level(hsc__kernels_init_avx512);
+    }
+#elif defined(__aarch64__)
+    add_level(hsc__kernels_init_neon);
+#endif
+    state.chosen = state.n_levels - 1;
+    const char *wanted = getenv("HEADSCOPE_ISA");
+    for (int i = 0; wanted && i < state.n_levels; i++) {
+        if (strcmp(state.tables[i].name, wanted) == 0) state.chosen = i;
+    }
+}
+
+static void ensure(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_once);
+}
+
+const hsc__kernels *hsc__kernels_get(void)
+{
+    ensure();
+    return &state.tables[state.chosen];
+}
+
+const hsc__kernels *hsc__kernels_ref(void)
+{
+    ensure();
+    return &state.tables[0];
+}
+
+int hsc__kernels_all(const hsc__kernels **out, int capacity)
+{
+    ensure();
+    for (int i = 0; i < state.n_levels && i < capacity; i++) out[i] = &state.tables[i];
+    return state.n_levels;
+}
+
+const char *hsc_isa(void)
+{
+    return hsc__kernels_get()->name;
+}
