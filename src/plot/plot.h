@@ -1,0 +1,69 @@
+/* Views of an attention pattern: pictures (.png, .svg, .pdf) and a heatmap for the terminal. Rows are the tokens that
+ * look, top to bottom; columns are the tokens looked at, left to right; every view says so.
+ * Labels and titles are shown as they are typed: nothing is markup, blanks and line ends are visible, a control
+ * character never gets through (hsc__text_label). */
+#ifndef HSC_PLOT_PLOT_H
+#define HSC_PLOT_PLOT_H
+
+#include "base/text.h"
+
+/* A token's bytes, raw; need not be UTF-8. */
+typedef struct hsc__label {
+    const char *bytes;
+    size_t n;
+} hsc__label;
+
+/* How a weight becomes a colour. The legend of every view names the one in use. */
+typedef enum {
+    HSC__SCALE_FIXED = 0, /* 0 to 1, so that pictures can be compared */
+    HSC__SCALE_MAX,       /* 0 to the largest weight shown; in a grid the largest of all its maps */
+    HSC__SCALE_ROW,       /* each row by its own largest weight */
+    HSC__SCALE_LOG,       /* logarithmic, 0.0001 to 1 */
+} hsc__scale;
+
+/* One head's pattern with its labels. Zeroed fields mean the defaults. The strings and arrays are borrowed. */
+typedef struct hsc__heatmap {
+    const char *title;       /* UTF-8, for instance "GPT-2 layer 5, head 3 (L4H3)"; in a grid the short name "L4H3" */
+    const char *x_title;     /* NULL: "attends to" */
+    const char *y_title;     /* NULL: "token" */
+    const char *value_title; /* what a colour stands for; NULL: "attention weight" */
+    int n_rows, n_cols;      /* n_query, n_key */
+    const float *values;     /* [n_rows][n_cols], row i at values + i * stride. NaN: masked, left blank */
+    size_t stride;           /* floats from row to row; 0: n_cols */
+    const hsc__label *row_labels; /* [n_row_labels]; NULL with 0: positions are shown instead */
+    size_t n_row_labels;          /* must equal n_rows */
+    const hsc__label *col_labels; /* [n_col_labels]; NULL with 0: as for rows */
+    size_t n_col_labels;          /* must equal n_cols */
+    hsc__scale scale;
+    bool causal; /* row i sees columns 0 .. n_cols - n_rows + i; what lies beyond is left blank whatever its value */
+} hsc__heatmap;
+
+/* Most rows and most columns of a picture of one map. Labels are thinned from about 100 on; the picture says how. */
+enum { HSC__PLOT_MAX_TOKENS = 4096 };
+
+/* Writes one map; the ending of `path` chooses .png (two pixels a unit), .svg (text stays text) or .pdf (text can be
+ * searched). Written beside and renamed, so nothing half-written is seen.
+ * HSC_EINVAL: another ending (the message lists the three), no tokens, label counts that differ from the rows or columns,
+ * more than HSC__PLOT_MAX_TOKENS. HSC_EIO, HSC_ENOTFOUND: with the system's reason. HSC_ENOMEM. */
+hsc_status hsc__plot_heatmap(const char *path, const hsc__heatmap *map, hsc_error *err);
+
+/* Writes n maps row by row in n_columns columns (0: about as many columns as rows), each under its title, with one
+ * colour scale: maps[0].scale. `title` heads the whole. Labels of tokens are not shown. A map of more tokens than its
+ * box has pixels shows the largest weight of each block and the picture says so.
+ * Further HSC_EINVAL: no maps, or more than fit into the largest picture (about 100 by 100). */
+hsc_status hsc__plot_grid(const char *path, const hsc__heatmap *maps, size_t n_maps, int n_columns, const char *title,
+                          hsc_error *err);
+
+typedef enum { HSC__TERMINAL_PLAIN = 0, HSC__TERMINAL_256, HSC__TERMINAL_TRUECOLOR } hsc__terminal_mode;
+
+/* What a terminal can show, from isatty and the environment's TERM, COLORTERM and NO_COLOR (each may be NULL). A file or
+ * a pipe, TERM=dumb and a non-empty NO_COLOR get plain characters: no escape byte. */
+hsc__terminal_mode hsc__terminal_choose(bool is_tty, const char *term, const char *colorterm, const char *no_color);
+
+/* Appends a map for a terminal `width` cells wide (0: 80). Columns bear the numbers that stand before the row labels;
+ * where the labels of the columns are others they are listed below. A map that is too wide shows its first columns and a
+ * line says which. HSC_EINVAL as for hsc__plot_heatmap; HSC_ENOMEM. */
+hsc_status hsc__terminal_heatmap(hsc__string *out, const hsc__heatmap *map, hsc__terminal_mode mode, int width,
+                                 hsc_error *err);
+
+#endif
