@@ -1,0 +1,104 @@
+/* The program's door: a table of subcommands, and the help that is made from it. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+typedef struct entry {
+    const char *name; /* first, for hsc__cli_nearest */
+    int (*run)(int argc, char **argv);
+    const char *help;
+    const char *group;
+} entry;
+
+static const entry commands[] = {
+    {"look", hsc__cli_look, "what each attention head looks at", "See"},
+    {"run", hsc__cli_run, "save patterns, residual streams and logits as tensors", "See"},
+    {"info", hsc__cli_info, "what is in a model: architecture, sizes, types, memory", "Models"},
+    {"tokenize", hsc__cli_tokenize, "text to token ids and back", "Models"},
+    {"pull", hsc__cli_pull, "fetch a model of the Hugging Face Hub into its cache", "Models"},
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static const entry *find(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(commands[i].name, name) == 0) return &commands[i];
+    }
+    return NULL;
+}
+
+static int unknown(const char *name)
+{
+    const char *nearest = hsc__cli_nearest(name, commands, sizeof commands[0], N_COMMANDS);
+    if (nearest) hsc__cli_error("unknown command '%s'; did you mean %s?", name, nearest);
+    else hsc__cli_error("unknown command '%s'", name);
+    hsc__cli_hint("'headscope help' lists the commands");
+    return HSC__EXIT_USAGE;
+}
+
+static int print_overview(void)
+{
+    printf("Usage: headscope COMMAND [options]\n\n"
+           "Runs a transformer and shows what every attention head looks at.\n");
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (i == 0 || strcmp(commands[i].group, commands[i - 1].group) != 0) printf("\n%s:\n", commands[i].group);
+        printf("  %-10s  %s\n", commands[i].name, commands[i].help);
+    }
+    printf("\n'headscope COMMAND --help' shows a command's options with examples;\n"
+           "'headscope --version' shows the version and the instruction set in use.\n"
+           "HEADSCOPE_MODEL names the model for commands without -m; HEADSCOPE_ISA forces\n"
+           "an instruction set (ref, avx2, avx512, neon).\n\n"
+           "A layer is counted from 1 and a head from 0, followed by the short name that\n"
+           "counts both from 0: layer 5, head 3 (L4H3). Positions count from 0.\n\n"
+           "Exit status: 0 done; 1 a file or the model shows a fault; 2 the arguments do;\n"
+           "130 Ctrl-C.\n");
+    return HSC__EXIT_OK;
+}
+
+static int print_help_of(const entry *command)
+{
+    char *argv[] = {(char *)command->name, (char *)"--help", NULL};
+    return command->run(2, argv);
+}
+
+/* docs/cli.md is this output; a test compares them. */
+static int print_markdown(void)
+{
+    printf("# The program\n\nThis page is the output of `headscope help --markdown`.\n\n```text\n");
+    print_overview();
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        printf("```\n\n## headscope %s\n\n```text\n", commands[i].name);
+        print_help_of(&commands[i]);
+    }
+    printf("```\n");
+    return HSC__EXIT_OK;
+}
+
+static int print_version(void)
+{
+    printf("headscope %s\nkernels: %s\ncompute: f32\n", hsc_version(), hsc_isa());
+    return HSC__EXIT_OK;
+}
+
+static int help(int argc, char **argv)
+{
+    if (argc < 2) return print_overview();
+    if (strcmp(argv[1], "--markdown") == 0) return print_markdown();
+    const entry *command = find(argv[1]);
+    return command ? print_help_of(command) : unknown(argv[1]);
+}
+
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return print_overview();
+    if (strcmp(argv[1], "--version") == 0) return print_version();
+    if (strcmp(argv[1], "help") == 0) return help(argc - 1, argv + 1);
+    const entry *command = find(argv[1]);
+    return command ? command->run(argc - 1, argv + 1) : unknown(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    hsc__cli_start();
+    return hsc__cli_finish(dispatch(argc, argv));
+}

@@ -1,0 +1,186 @@
+/* Messages, terminals, signals, and the check of standard output at the end. Results go to standard output; everything
+ * here that speaks goes to standard error, one line at a time, free of control characters. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static bool progress_shown;
+static volatile sig_atomic_t interrupt_held, interrupted;
+
+/* Only what a handler may do. A held first Ctrl-C is remembered, every other one ends the program. */
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    if (interrupt_held && !interrupted) {
+        interrupted = 1;
+        return;
+    }
+    _exit(HSC__EXIT_INTERRUPTED);
+}
+
+void hsc__cli_hold_interrupt(bool held)
+{
+    interrupt_held = held;
+    if (!held && interrupted) _exit(HSC__EXIT_INTERRUPTED);
+}
+
+/* A closed standard stream would let the next opened file take its number, and output would land in that file. The
+ * stand-in is opened the wrong way round, so that using it is still an error. */
+static void fill_closed_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+        if (open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) _exit(HSC__EXIT_FAILED);
+    }
+}
+
+void hsc__cli_start(void)
+{
+    fill_closed_streams();
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe shows as a failed write and is judged in hsc__cli_finish */
+    struct sigaction previous;
+    if (sigaction(SIGINT, NULL, &previous) == 0 && previous.sa_handler == SIG_IGN) return; /* nohup's wish */
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+}
+
+/* True when the reader of standard output has gone. */
+static bool pipe_closed(void)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&out, 1, 0) == 1 && (out.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+int hsc__cli_finish(int status)
+{
+    hsc__cli_progress_end();
+    errno = 0;
+    bool failed = fflush(stdout) != 0;
+    int reason = errno;
+    failed = failed || ferror(stdout);
+    if (!failed || reason == EPIPE || pipe_closed()) return status;
+    if (reason) hsc__cli_error("cannot write to standard output: %s", strerror(reason));
+    else hsc__cli_error("cannot write to standard output");
+    return status == HSC__EXIT_OK ? HSC__EXIT_FAILED : status;
+}
+
+static void say(const char *prefix, const char *format, va_list args)
+{
+    char text[sizeof((hsc_error *)0)->message];
+    hsc_error tidy = {0};
+    hsc__cli_progress_end();
+    if (vsnprintf(text, sizeof text, format, args) < 0) text[0] = '\0';
+    hsc__fail(&tidy, HSC_OK, 0, "%s", text);
+    fflush(stdout); /* both may be one terminal or file: keep the order */
+    fprintf(stderr, "%s%s\n", prefix, tidy.message);
+}
+
+void hsc__cli_error(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say("headscope: ", format, args);
+    va_end(args);
+}
+
+void hsc__cli_note(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say("headscope: note: ", format, args);
+    va_end(args);
+}
+
+void hsc__cli_hint(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say("  ", format, args);
+    va_end(args);
+}
+
+int hsc__cli_fail(const hsc_error *err)
+{
+    if (err->code == HSC_ECANCELED && interrupted) return HSC__EXIT_INTERRUPTED;
+    hsc__cli_error("%s", err->message[0] ? err->message : hsc_status_text(err->code));
+    return HSC__EXIT_FAILED;
+}
+
+int hsc__cli_misuse(const hsc__command *command, const char *format, ...)
+{
+    char prefix[64];
+    va_list args;
+    snprintf(prefix, sizeof prefix, "headscope: %s: ", command->name);
+    va_start(args, format);
+    say(prefix, format, args);
+    va_end(args);
+    hsc__cli_hint("'headscope %s --help' shows the options", command->name);
+    return HSC__EXIT_USAGE;
+}
+
+int hsc__cli_no_memory(void)
+{
+    hsc__cli_error("out of memory");
+    return HSC__EXIT_FAILED;
+}
+
+bool hsc__cli_terminal(FILE *stream)
+{
+    const char *term = getenv("TERM");
+    return isatty(fileno(stream)) && !(term && strcmp(term, "dumb") == 0);
+}
+
+bool hsc__cli_colours(FILE *stream)
+{
+    const char *no_color = getenv("NO_COLOR");
+    return hsc__cli_terminal(stream) && !(no_color && *no_color);
+}
+
+int hsc__cli_width(void)
+{
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
+}
+
+void hsc__cli_progress(const char *format, ...)
+{
+    if (!hsc__cli_terminal(stderr)) return;
+    va_list args;
+    va_start(args, format);
+    fputs("\r\033[K", stderr);
+    vfprintf(stderr, format, args);
+    fflush(stderr);
+    va_end(args);
+    progress_shown = true;
+}
+
+void hsc__cli_progress_end(void)
+{
+    if (!progress_shown) return;
+    fputs("\r\033[K", stderr);
+    fflush(stderr);
+    progress_shown = false;
+}
+
+int hsc__cli_write(const char *bytes, size_t n)
+{
+    if (n) fwrite(bytes, 1, n, stdout);
+    return HSC__EXIT_OK;
+}
+
+int hsc__cli_write_string(hsc__string *text)
+{
+    bool failed = text->failed;
+    if (!failed) hsc__cli_write(text->data, text->n);
+    hsc__string_free(text);
+    return failed ? hsc__cli_no_memory() : HSC__EXIT_OK;
+}
