@@ -1,0 +1,7 @@
+/* The avx512 level of the kernel table: entries that it has replace those of the level below. */
+#include "kernels/kernels.h"
+
+void hsc__kernels_init_avx512(hsc__kernels *table)
+{
+    table->name = "avx512";
+}
