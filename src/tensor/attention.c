@@ -1,0 +1,222 @@
+/*
+ * A task is one block of query rows of one head. What a row gives depends on the row alone: its scores are dot products
+ * in rising d, its softmax starts at a boundary fixed by its own first key, and its output sums over its own keys in
+ * rising position, cut into chunks at multiples of HSC__K_CHUNK. So neither the blocking, nor the neighbours, nor keys
+ * that come later can change a bit of it.
+ */
+#include "tensor/attention.h"
+
+#include "base/parallel.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { SOFTMAX_ALIGN = 64 }; /* a multiple of every table's lanes x accumulators and of its panel width */
+
+void hsc__kv_store(const hsc__kernels *kernels, const hsc__kv *kv, int n_kv_heads, int d_head, int first, int n_rows,
+                   const float *k, size_t k_stride, const float *v, size_t v_stride)
+{
+    size_t nr = (size_t)kernels->nr, d = (size_t)d_head;
+    for (int h = 0; h < n_kv_heads; h++) {
+        for (int r = 0; r < n_rows; r++) {
+            size_t position = (size_t)(first + r);
+            const float *k_row = k + (size_t)r * k_stride + (size_t)h * d;
+            float *tile = kv->k + (size_t)h * kv->k_head + position / nr * nr * d + position % nr;
+            for (size_t i = 0; i < d; i++) tile[i * nr] = k_row[i];
+            memcpy(kv->v + (size_t)h * kv->v_head + position * d, v + (size_t)r * v_stride + (size_t)h * d,
+                   d * sizeof *v);
+        }
+    }
+}
+
+static int round_up(int n, int step)
+{
+    return (n + step - 1) / step * step;
+}
+
+size_t hsc__attention_scratch(const hsc__kernels *kernels, int max_key, int d_head)
+{
+    return (size_t)kernels->mr * ((size_t)round_up(max_key, SOFTMAX_ALIGN) + (size_t)d_head);
+}
+
+typedef struct {
+    const hsc__exec *exec;
+    const hsc__attention *a;
+    int n_blocks; /* blocks of rows, all sequences together */
+    atomic_int canceled;
+} plan;
+
+/* One block: rows [query, query + n_rows) of a sequence, one head, and the keys [low, high) that any of them sees. */
+typedef struct {
+    const hsc__attention *a;
+    const hsc__attention_seq *seq;
+    const hsc__kernels *k;
+    int seq_index, head, query, n_rows;
+    float *s; /* scores, then weights: [n_rows][stride], column = key position */
+    size_t stride;
+    float *sum; /* [n_rows][d_head], the chunk being summed */
+} block;
+
+/* The keys that a query row sees: [*low, *high). */
+static void row_keys(const block *b, int row, int *low, int *high)
+{
+    int position = b->seq->first + b->query + row;
+    *high = b->a->causal ? position + 1 : b->seq->n_key;
+    *low = b->a->window > 0 && position - b->a->window + 1 > 0 ? position - b->a->window + 1 : 0;
+}
+
+/* s = q k^T for every tile of keys from `from` to `to`. */
+static void scores(const block *b, int from, int to)
+{
+    const hsc__attention *a = b->a;
+    int d = a->d_head, nr = b->k->nr;
+    const float *q = a->q + (size_t)(b->seq->row + b->query) * a->q_stride + (size_t)b->head * (size_t)d;
+    const float *keys = b->seq->kv.k + (size_t)(b->head / (a->n_heads / a->n_kv_heads)) * b->seq->kv.k_head;
+    for (int key = from; key < to; key += nr) {
+        const float *tile = keys + (size_t)key * (size_t)d;
+        for (int d0 = 0; d0 < d; d0 += HSC__K_CHUNK) {
+            int n = d - d0 < HSC__K_CHUNK ? d - d0 : HSC__K_CHUNK;
+            b->k->gemm(d0 ? HSC__GEMM_ADD : HSC__GEMM_START, b->n_rows, nr, n, q + d0, a->q_stride,
+                       tile + (size_t)d0 * (size_t)nr, (size_t)nr, b->s + key, b->stride);
+        }
+    }
+}
+
+static void fill(float *row, int from, int to, float value)
+{
+    for (int i = from; i < to; i++) row[i] = value;
+}
+
+static int align_down(int n)
+{
+    return n - n % SOFTMAX_ALIGN;
+}
+
+/* Scale, mask and softmax, with the watchers between. Returns non-zero when one of them cancels. */
+static int weights(const block *b)
+{
+    const hsc__attention *a = b->a;
+    int n_key = b->seq->n_key, stop = 0;
+    for (int r = 0; r < b->n_rows; r++) {
+        int low, high;
+        float *row = b->s + (size_t)r * b->stride;
+        row_keys(b, r, &low, &high);
+        b->k->scale_cap(row + low, high - low, a->scale, a->cap);
+        fill(row, a->on_scores ? 0 : align_down(low), low, -INFINITY);
+        if (a->on_scores) fill(row, high, n_key, -INFINITY);
+    }
+    if (a->on_scores) stop = a->on_scores(a->user, b->seq_index, b->head, b->query, b->n_rows, n_key, b->s, b->stride);
+    for (int r = 0; r < b->n_rows && !stop; r++) {
+        int low, high;
+        float *row = b->s + (size_t)r * b->stride;
+        row_keys(b, r, &low, &high);
+        int start = align_down(low);
+        b->k->softmax(row + start, high - start);
+        if (a->on_pattern) {
+            fill(row, 0, start, 0);
+            fill(row, high, n_key, 0);
+        }
+    }
+    if (a->on_pattern && !stop)
+        stop = a->on_pattern(a->user, b->seq_index, b->head, b->query, b->n_rows, n_key, b->s, b->stride);
+    return stop;
+}
+
+static int max_int(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* sum[row] (from 0 or going on) over the keys [from, to) for n_rows rows that all see them. */
+static void sum_keys(const block *b, hsc__gemm_mode mode, int row, int n_rows, int from, int to)
+{
+    const hsc__attention *a = b->a;
+    size_t d = (size_t)a->d_head;
+    const float *v = b->seq->kv.v + (size_t)(b->head / (a->n_heads / a->n_kv_heads)) * b->seq->kv.v_head;
+    if (to < from) to = from;
+    b->k->gemm(mode, n_rows, a->d_head, to - from, b->s + (size_t)row * b->stride + from, b->stride,
+               v + (size_t)from * d, d, b->sum + (size_t)row * d, d);
+}
+
+/* The chunk [from, to) of every row: what all rows see together, the ragged ends row by row, one chain a row. */
+static void sum_chunk(const block *b, int from, int to, int all_low, int all_high)
+{
+    int common_from = max_int(from, all_low), common_to = min_int(to, all_high);
+    bool common = common_from < common_to;
+    for (int r = 0; r < b->n_rows; r++) {
+        int low, high;
+        row_keys(b, r, &low, &high);
+        sum_keys(b, HSC__GEMM_START, r, 1, max_int(from, low), min_int(common ? common_from : to, high));
+    }
+    if (!common) return;
+    sum_keys(b, HSC__GEMM_CONTINUE, 0, b->n_rows, common_from, common_to);
+    for (int r = 0; r < b->n_rows; r++) {
+        int low, high;
+        row_keys(b, r, &low, &high);
+        if (common_to < min_int(to, high)) sum_keys(b, HSC__GEMM_CONTINUE, r, 1, common_to, min_int(to, high));
+    }
+}
+
+/* z = weights v. */
+static void values(const block *b, int block_low, int block_high)
+{
+    const hsc__attention *a = b->a;
+    size_t d = (size_t)a->d_head;
+    int all_low, all_high, unused;
+    row_keys(b, b->n_rows - 1, &all_low, &unused);
+    row_keys(b, 0, &unused, &all_high);
+    for (int from = block_low / HSC__K_CHUNK * HSC__K_CHUNK; from < block_high; from += HSC__K_CHUNK) {
+        sum_chunk(b, from, from + HSC__K_CHUNK, all_low, all_high);
+        for (int r = 0; r < b->n_rows; r++) {
+            int low, high;
+            row_keys(b, r, &low, &high);
+            if (high <= from || low >= from + HSC__K_CHUNK) continue;
+            float *z = a->z + (size_t)(b->seq->row + b->query + r) * a->z_stride + (size_t)b->head * d;
+            const float *sum = b->sum + (size_t)r * d;
+            if (from <= low) memcpy(z, sum, d * sizeof *z);
+            else b->k->add(z, sum, a->d_head, z);
+        }
+    }
+}
+
+static void run_block(void *context, size_t task, int worker)
+{
+    plan *job = context;
+    if (atomic_load_explicit(&job->canceled, memory_order_relaxed)) return;
+    const hsc__attention *a = job->a;
+    const hsc__kernels *k = job->exec->kernels;
+    block b = {.a = a, .k = k, .head = (int)(task % (size_t)a->n_heads)};
+    int index = job->n_blocks - 1 - (int)(task / (size_t)a->n_heads); /* the long rows of a causal model first */
+    b.seq = a->seqs;
+    while (index >= round_up(b.seq->n_query, k->mr) / k->mr) index -= round_up(b.seq++->n_query, k->mr) / k->mr;
+    b.seq_index = (int)(b.seq - a->seqs);
+    b.query = index * k->mr;
+    b.n_rows = min_int(k->mr, b.seq->n_query - b.query);
+    b.s = hsc__exec_scratch(job->exec, worker);
+    b.stride = (size_t)round_up(b.seq->n_key, SOFTMAX_ALIGN);
+    b.sum = b.s + (size_t)k->mr * b.stride;
+    int low, high, unused;
+    row_keys(&b, 0, &low, &unused);
+    row_keys(&b, b.n_rows - 1, &unused, &high);
+    scores(&b, align_down(low), high);
+    if (weights(&b)) {
+        atomic_store_explicit(&job->canceled, 1, memory_order_relaxed);
+        return;
+    }
+    values(&b, low, high);
+}
+
+hsc_status hsc__attention_forward(const hsc__exec *exec, const hsc__attention *a)
+{
+    plan job = {.exec = exec, .a = a};
+    for (int i = 0; i < a->n_seqs; i++) job.n_blocks += round_up(a->seqs[i].n_query, exec->kernels->mr) / exec->kernels->mr;
+    atomic_init(&job.canceled, 0);
+    hsc__parallel_for(exec->n_threads, (size_t)job.n_blocks * (size_t)a->n_heads, run_block, &job);
+    return atomic_load(&job.canceled) ? HSC_ECANCELED : HSC_OK;
+}

@@ -1,0 +1,61 @@
+/*
+ * Attention over a key/value cache: softmax(q k^T scale + bias) v (Vaswani et al. 2017, eq. 1), exact, with nothing of
+ * size n x n kept. A block of query rows holds all its scores at once, so softmax needs no rescaling and whoever watches
+ * reads the very rows that are used.
+ */
+#ifndef HSC_TENSOR_ATTENTION_H
+#define HSC_TENSOR_ATTENTION_H
+
+#include "tensor/exec.h"
+
+/*
+ * The keys and values of one sequence in one layer.
+ * Keys lie in tiles of nr (of the kernel table) positions, transposed: k[kv_head][position / nr][d_head][position % nr],
+ * so that a tile is a panel of gemm. Values lie as v[kv_head][position][d_head].
+ */
+typedef struct hsc__kv {
+    float *k, *v;
+    size_t k_head, v_head; /* floats from one kv head to the next */
+} hsc__kv;
+
+/* Stores n_rows new keys and values, [n_rows][n_kv_heads][d_head], from position `first` on. */
+void hsc__kv_store(const hsc__kernels *kernels, const hsc__kv *kv, int n_kv_heads, int d_head, int first, int n_rows,
+                   const float *k, size_t k_stride, const float *v, size_t v_stride);
+
+/* One sequence's share of the queries. */
+typedef struct hsc__attention_seq {
+    int row;     /* its first query row in q and z */
+    int n_query; /* its query rows */
+    int first;   /* position of the first query */
+    int n_key;   /* positions that the cache holds, these queries' own included */
+    hsc__kv kv;
+} hsc__attention_seq;
+
+/* Called with a finished block of one head: rows [n_rows][n_key], row r at data + r * stride, the first being query
+ * `first_query` of sequence `seq` (both count inside this call). Several workers at once. Non-zero cancels. */
+typedef int (*hsc__attention_fn)(void *user, int seq, int head, int first_query, int n_rows, int n_key, float *data,
+                                 size_t stride);
+
+typedef struct hsc__attention {
+    int n_heads, n_kv_heads, d_head;
+    bool causal;
+    int window;  /* > 0: a query sees keys > its position - window */
+    float scale; /* of the dot product */
+    float cap;   /* > 0: scores become cap * tanh(score / cap) */
+    const float *q; /* rows [n_heads][d_head], q_stride apart */
+    size_t q_stride;
+    float *z; /* rows [n_heads][d_head], z_stride apart */
+    size_t z_stride;
+    const hsc__attention_seq *seqs;
+    int n_seqs;
+    hsc__attention_fn on_scores, on_pattern; /* NULL: nobody watches */
+    void *user;
+} hsc__attention;
+
+/* HSC_ECANCELED when a callback said so, else HSC_OK. */
+hsc_status hsc__attention_forward(const hsc__exec *exec, const hsc__attention *job);
+
+/* Floats of scratch a worker needs for up to max_key keys. */
+size_t hsc__attention_scratch(const hsc__kernels *kernels, int max_key, int d_head);
+
+#endif
