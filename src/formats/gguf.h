@@ -18,9 +18,13 @@ typedef struct hsc__bytes {
     size_t n;
 } hsc__bytes;
 
-/* HSC_EFORMAT for damage, HSC_EUNSUPPORTED for big-endian files and unknown versions. A file of a split model other than
- * the first names the first; the first opens its neighbours, or names the one that is missing. */
+/* HSC_EFORMAT for damage, HSC_EUNSUPPORTED for big-endian files, unknown versions and tensor types. A split model is
+ * opened by its first part, which opens its neighbours or names the one that is missing (HSC_ENOTFOUND); a later part is
+ * HSC_EINVAL and names the first. */
 hsc_status hsc__gguf_open(hsc__gguf **out, const char *path, hsc_error *err);
+/* The same from bytes in memory, which must outlive the gguf and be aligned to 8 bytes; `path` is for messages. Parts of
+ * a split model are not looked for. */
+hsc_status hsc__gguf_parse(hsc__gguf **out, const void *data, size_t n, const char *path, hsc_error *err);
 void hsc__gguf_close(hsc__gguf *gguf);
 /* The tensors; lives as long as the gguf. */
 const hsc__tensors *hsc__gguf_tensors(const hsc__gguf *gguf);
@@ -28,8 +32,11 @@ const char *hsc__gguf_path(const hsc__gguf *gguf);
 /* True when the file starts with GGUF's magic. */
 bool hsc__gguf_is(const char *path);
 
-/* Metadata. Getters return false when the key is absent; a value of another kind is HSC_EFORMAT in the _get functions.
- * Integers of any width convert when they fit. */
+/* Getters convert when they are first asked and keep the result in the gguf: they are for the one thread that opens a
+ * model, not for threads that share it afterwards. What they return lives as long as the gguf.
+ *
+ * Metadata. Getters return false when the key is absent; a value of another kind is HSC_EFORMAT in the _get functions.
+ * Integers of any width convert when they fit, to a double too. A double must be finite. */
 bool hsc__gguf_has(const hsc__gguf *gguf, const char *key);
 hsc_status hsc__gguf_get_int(const hsc__gguf *gguf, const char *key, int64_t fallback, int64_t low, int64_t high,
                              int64_t *out, hsc_error *err);
@@ -44,7 +51,7 @@ hsc_status hsc__gguf_get_cstring(const hsc__gguf *gguf, const char *key, const c
 /* Arrays. *n is 0 when absent. String arrays are indexed once (constant time afterwards). */
 hsc_status hsc__gguf_get_strings(const hsc__gguf *gguf, const char *key, const hsc__bytes **out, size_t *n,
                                  hsc_error *err);
-/* Integer arrays of any width -> int32, owned by the gguf; HSC_EFORMAT when one does not fit. */
+/* Arrays of integers of any width or of bools -> int32, owned by the gguf; HSC_EFORMAT when one does not fit. */
 hsc_status hsc__gguf_get_ints(const hsc__gguf *gguf, const char *key, const int32_t **out, size_t *n, hsc_error *err);
 hsc_status hsc__gguf_get_floats(const hsc__gguf *gguf, const char *key, const float **out, size_t *n, hsc_error *err);
 

@@ -15,7 +15,7 @@ typedef struct hsc__tensor {
     int n_dims;
     int64_t shape[HSC_MAX_DIMS]; /* outermost first, GGUF's order turned round */
     uint64_t n_elements, n_bytes;
-    const void *data; /* in the mapping; aligned as the file has it (safetensors: perhaps not at all) */
+    const void *data; /* in the mapping; GGUF: aligned to 8 bytes or more, safetensors: perhaps not at all */
     const char *path; /* the file it lies in */
 } hsc__tensor;
 
@@ -23,10 +23,13 @@ typedef struct hsc__tensors hsc__tensors;
 
 /* One .safetensors file. */
 hsc_status hsc__safetensors_open(hsc__tensors **out, const char *path, hsc_error *err);
+/* The same from bytes in memory, which must outlive the set; `path` is for messages. */
+hsc_status hsc__safetensors_parse(hsc__tensors **out, const void *data, size_t n, const char *path, hsc_error *err);
 /* A folder: model.safetensors, else the shards named by model.safetensors.index.json. A pickled pytorch_model.bin alone
  * is HSC_EUNSUPPORTED with advice; an LFS pointer is named as such. */
 hsc_status hsc__safetensors_open_dir(hsc__tensors **out, const char *dir, hsc_error *err);
 
+/* In the order of the files and of the data in them. */
 size_t hsc__tensors_count(const hsc__tensors *set);
 const hsc__tensor *hsc__tensors_at(const hsc__tensors *set, size_t index);
 /* NULL when absent. Constant time. */
