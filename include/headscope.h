@@ -437,28 +437,48 @@ typedef struct hsc_key_weight {
 } hsc_key_weight;
 
 /* The k heaviest keys of one pattern row [n_key], heaviest first, ties to the lower position, skipping keys below
- * first_key. Writes at most k and returns how many. */
+ * first_key. For a causal model pass the row's visible keys only (query + 1 of them), else masked zeros may be listed.
+ * Writes at most k and returns how many. A NaN is never listed. */
 HSC_API int hsc_top_keys(const float *row, int n_key, int first_key, int k, hsc_key_weight *out);
 
-/* What a head mostly does, averaged over the rows q >= 1 of one or more patterns. */
+/* What a head mostly does, averaged over the rows q >= 1 of one or more patterns. first, self, prev and other share a
+ * row's weight between them, except that for q = 1 the token before is also the first. */
 typedef struct hsc_head_summary {
     float first, self, prev; /* mean weight on position 0, on the token itself, on the token before it */
     float entropy;           /* mean entropy of a row in nats */
     float other;             /* mean weight on everything else */
 } hsc_head_summary;
 
-/* pattern: [n_query][n_key] of one head, the last row being the last key. */
+/* pattern: [n_query][n_key] of one head, the last row being the last key. All fields are 0 without a row q >= 1. */
 HSC_API void hsc_summarise_head(const float *pattern, int n_query, int n_key, hsc_head_summary *out);
 
+/* One weight: the token at `query` looks at the token at `key` (positions). */
 typedef struct hsc_link {
     int layer, head, query, key;
     float weight;
 } hsc_link;
 
 /* Keeps the strongest links of a pattern [n_query][n_key]: merges into best[*n_best] (sorted, heaviest first, at most
- * capacity) every weight that is not on the first token, the token itself or the one before. Start with *n_best = 0. */
+ * capacity) every weight above 0 that is not on the first token, the token itself or the one before. Equal weights keep
+ * the lower layer, head, query and key first, so the order of the calls does not matter. Start with *n_best = 0. */
 HSC_API void hsc_strongest_links(const float *pattern, int n_query, int n_key, int layer, int head, hsc_link *best,
                                  int *n_best, int capacity);
+
+/* Both of the above for every head of a model, reduced while the patterns stream by: no [n_query][n_key] table is kept. */
+typedef struct hsc_overview hsc_overview;
+
+/* Watches the next pass of `session` over one sequence of n_tokens tokens. Keeps n_links links (0: none).
+ * The overview must live until that pass is over and hsc_session_observe_clear was called, or the session freed.
+ * HSC_EINVAL: n_tokens or n_links is negative, or n_links is above 1000. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_overview_new(hsc_overview **out, hsc_session *session, int n_tokens, int n_links,
+                                                   hsc_error *err);
+HSC_API void hsc_overview_free(hsc_overview *overview);
+
+/* What a head mostly does. Zeros when there is no such layer or head. */
+HSC_API hsc_head_summary hsc_overview_head(const hsc_overview *overview, int layer, int head);
+
+/* The strongest links of all heads, heaviest first. *n is how many. Borrowed; lives as long as the overview. */
+HSC_API const hsc_link *hsc_overview_links(const hsc_overview *overview, int *n);
 
 #ifdef __cplusplus
 }
