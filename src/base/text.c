@@ -147,6 +147,44 @@ int hsc__text_cells(const char *text, size_t n)
     return cells;
 }
 
+size_t hsc__text_fit(const char *text, size_t n, int max_cells, int *cells)
+{
+    size_t fits = 0;
+    int taken = 0, total = 0;
+    int32_t before = 0;
+    utf8proc_int32_t state = 0;
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        size_t length = (size_t)hsc__utf8_read(text + i, n - i, &c);
+        if (c < 0) c = 0xFFFD;
+        if (i > 0 && utf8proc_grapheme_break_stateful(before, c, &state)) {
+            fits = i;
+            taken = total;
+        }
+        total += utf8proc_charwidth(c);
+        if (total > max_cells) break;
+        before = c;
+        i += length;
+    }
+    if (total <= max_cells) {
+        fits = n;
+        taken = total;
+    }
+    if (cells) *cells = taken;
+    return fits;
+}
+
+void hsc__text_cut(hsc__string *out, const char *text, size_t n, int max_cells)
+{
+    size_t fits = hsc__text_fit(text, n, max_cells, NULL);
+    if (fits == n) {
+        hsc__string_add(out, text, n);
+        return;
+    }
+    hsc__string_add(out, text, hsc__text_fit(text, n, max_cells - 1, NULL));
+    add_code_point(out, 0x2026);
+}
+
 /* Python's str.isprintable for one character: everything but Other (C*) and Separator (Z*), the blank excepted. */
 static bool printable(int32_t c)
 {
@@ -185,21 +223,41 @@ void hsc__text_repr(hsc__string *out, const char *bytes, size_t n)
     hsc__string_add(out, &quote, 1);
 }
 
+/* Marks that draw on the character before them. */
+static bool combines(int32_t c)
+{
+    switch (utf8proc_category(c)) {
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME: return true;
+    default: return false;
+    }
+}
+
 void hsc__text_label(hsc__string *out, const char *bytes, size_t n)
 {
     hsc__string_add(out, "", 0);
     for (size_t i = 0; i < n;) {
         int32_t c;
         size_t length = (size_t)hsc__utf8_read(bytes + i, n - i, &c);
-        bool edge = i == 0 || i + length == n;
-        if (c < 0)
+        bool first = i == 0, last = i + length == n;
+        if (c < 0) {
             for (size_t j = 0; j < length; j++) hsc__string_printf(out, "<%02X>", (unsigned char)bytes[i + j]);
-        else if (c == ' ') add_code_point(out, edge ? 0x2423 : ' ');
-        else if (c == '\n') add_code_point(out, 0x21B5);
-        else if (c == '\r') add_code_point(out, 0x240D);
-        else if (c == '\t') add_code_point(out, 0x21E5);
-        else if (printable(c) || (c == 0x200D && i > 0)) add_code_point(out, c); /* joiner inside an emoji */
-        else hsc__string_printf(out, "<U+%04X>", (unsigned)c);
+        } else if (c == ' ') {
+            bool alone = !first && !last && bytes[i - 1] != ' ' && bytes[i + 1] != ' ';
+            add_code_point(out, alone ? ' ' : 0x2423);
+        } else if (c == '\n') {
+            add_code_point(out, 0x21B5);
+        } else if (c == '\r') {
+            add_code_point(out, 0x240D);
+        } else if (c == '\t') {
+            add_code_point(out, 0x21E5);
+        } else if (printable(c) || (c == 0x200D && !first && !last)) { /* U+200D joins the parts of an emoji */
+            if (first && combines(c)) add_code_point(out, 0x25CC);
+            add_code_point(out, c);
+        } else {
+            hsc__string_printf(out, "<U+%04X>", (unsigned)c);
+        }
         i += length;
     }
 }
@@ -235,4 +293,11 @@ void hsc__format_double(char *out, size_t capacity, int digits, double value)
     locale_t old = c ? uselocale(c) : (locale_t)0;
     snprintf(out, capacity, "%.*g", digits, value);
     if (c) uselocale(old);
+}
+
+void hsc__string_double(hsc__string *s, int digits, double value)
+{
+    char text[64];
+    hsc__format_double(text, sizeof text, digits, value);
+    hsc__string_text(s, text);
 }

@@ -29,7 +29,10 @@ typedef struct hsc__string {
 } hsc__string;
 void hsc__string_add(hsc__string *s, const char *bytes, size_t n);
 void hsc__string_text(hsc__string *s, const char *text);
+/* Not for floats: printf writes them as the locale says; hsc__string_double does not. */
 void hsc__string_printf(hsc__string *s, const char *format, ...) HSC_PRINTF(2, 3);
+/* As hsc__format_double. */
+void hsc__string_double(hsc__string *s, int digits, double value);
 void hsc__string_free(hsc__string *s);
 
 /* The bytes as valid UTF-8: every ill-formed part becomes U+FFFD. */
@@ -38,13 +41,23 @@ void hsc__text_decode(hsc__string *out, const char *bytes, size_t n);
 /* Terminal cells that valid UTF-8 takes (combining marks 0, CJK and emoji 2). */
 int hsc__text_cells(const char *text, size_t n);
 
+/* The length in bytes of the longest beginning that takes at most max_cells cells and ends between characters as a
+ * reader sees them (base with its combining marks, joined emoji). Sets *cells, which may be NULL, to the cells it
+ * takes. */
+size_t hsc__text_fit(const char *text, size_t n, int max_cells, int *cells);
+
+/* The text if it takes at most max_cells cells (>= 1), else its beginning and U+2026 in max_cells cells or one less. */
+void hsc__text_cut(hsc__string *out, const char *text, size_t n, int max_cells);
+
 /* Python's repr() of the decoded text: quotes chosen as Python does, \n \t \\ escaped, unprintable ones as \x.. \u....
  * \U........ */
 void hsc__text_repr(hsc__string *out, const char *bytes, size_t n);
 
-/* One line for a label in a table or a picture: a blank at either end or alone shows as U+2423 (open box), a newline
- * as U+21B5 with carriage return U+240D, a tab as U+21E5, other control, format and direction characters as <U+202E>,
- * bytes that are not whole UTF-8 as <E2><82>. Never a raw control character. */
+/* One line for a label in a table or a picture: a blank at either end or beside another blank shows as U+2423 (open
+ * box), a newline as U+21B5 with carriage return U+240D, a tab as U+21E5, other control, format and direction
+ * characters as <U+202E> (a joiner between two characters stays), bytes that are not whole UTF-8 as <E2><82>. A
+ * combining mark at the start stands on U+25CC, so that it does not slip onto what is printed before it. Never a raw
+ * control character. */
 void hsc__text_label(hsc__string *out, const char *bytes, size_t n);
 
 /* strtod and printf("%.*g") in the C locale, whatever setlocale said. hsc__parse_double returns false when the text is

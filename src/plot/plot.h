@@ -43,8 +43,8 @@ enum { HSC__PLOT_MAX_TOKENS = 4096 };
 
 /* Writes one map; the ending of `path` chooses .png (two pixels a unit), .svg (text stays text) or .pdf (text can be
  * searched). Written beside and renamed, so nothing half-written is seen.
- * HSC_EINVAL: another ending (the message lists the three), no tokens, label counts that differ from the rows or columns,
- * more than HSC__PLOT_MAX_TOKENS. HSC_EIO, HSC_ENOTFOUND: with the system's reason. HSC_ENOMEM. */
+ * HSC_EINVAL: another ending (the message lists the three), no tokens, label counts that differ from the rows or
+ * columns, more than HSC__PLOT_MAX_TOKENS. HSC_EIO, HSC_ENOTFOUND: with the system's reason. HSC_ENOMEM. */
 hsc_status hsc__plot_heatmap(const char *path, const hsc__heatmap *map, hsc_error *err);
 
 /* Writes n maps row by row in n_columns columns (0: about as many columns as rows), each under its title, with one
@@ -56,13 +56,13 @@ hsc_status hsc__plot_grid(const char *path, const hsc__heatmap *maps, size_t n_m
 
 typedef enum { HSC__TERMINAL_PLAIN = 0, HSC__TERMINAL_256, HSC__TERMINAL_TRUECOLOR } hsc__terminal_mode;
 
-/* What a terminal can show, from isatty and the environment's TERM, COLORTERM and NO_COLOR (each may be NULL). A file or
- * a pipe, TERM=dumb and a non-empty NO_COLOR get plain characters: no escape byte. */
+/* What a terminal can show, from isatty and the environment's TERM, COLORTERM and NO_COLOR (each may be NULL). A file
+ * or a pipe, TERM=dumb and a non-empty NO_COLOR get plain characters: no escape byte. */
 hsc__terminal_mode hsc__terminal_choose(bool is_tty, const char *term, const char *colorterm, const char *no_color);
 
 /* Appends a map for a terminal `width` cells wide (0: 80). Columns bear the numbers that stand before the row labels;
- * where the labels of the columns are others they are listed below. A map that is too wide shows its first columns and a
- * line says which. HSC_EINVAL as for hsc__plot_heatmap; HSC_ENOMEM. */
+ * where the labels of the columns are others they are listed below. A map that is too wide shows its first columns and
+ * a line says which. HSC_EINVAL as for hsc__plot_heatmap; HSC_ENOMEM. */
 hsc_status hsc__terminal_heatmap(hsc__string *out, const hsc__heatmap *map, hsc__terminal_mode mode, int width,
                                  hsc_error *err);
 

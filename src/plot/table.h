@@ -10,8 +10,8 @@ typedef struct hsc__column {
     int max_cells;    /* longer texts are cut, never inside a character, and end in U+2026; 0: no limit */
 } hsc__column;
 
-/* Appends the table: cells[row * n_columns + column], two blanks between columns, no blanks at the end of a line. A cell
- * is UTF-8 as hsc__text_label and hsc__text_repr make it; NULL is an empty cell. HSC_ENOMEM. */
+/* Appends the table: cells[row * n_columns + column], two blanks between columns, no blanks at the end of a line. A
+ * cell is UTF-8 as hsc__text_label and hsc__text_repr make it; NULL is an empty cell. HSC_ENOMEM. */
 hsc_status hsc__table_write(hsc__string *out, const hsc__column *columns, size_t n_columns, const char *const *cells,
                             size_t n_rows, hsc_error *err);
 

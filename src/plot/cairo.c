@@ -1,0 +1,180 @@
+/* Draws a picture with Cairo and Pango: PNG at two pixels a unit, PDF at one point a unit with text that can be
+ * searched. Writes go through a callback, so that every failed one is seen. */
+#include "plot/picture.h"
+
+#include <cairo-pdf.h>
+#include <math.h>
+#include <pango/pangocairo.h>
+
+enum { PIXELS_A_UNIT = 2 };
+
+/* Text is plain
+ * (never markup) and its first direction is left to right, as in the SVG: a label's parts then keep their places. */
+void hsc__set_layout(PangoLayout *layout, const char *text, double size, bool bold)
+{
+    PangoFontDescription *font = pango_font_description_new();
+    pango_font_description_set_family_static(font, "Sans");
+    pango_font_description_set_absolute_size(font, size * PANGO_SCALE);
+    if (bold) pango_font_description_set_weight(font, PANGO_WEIGHT_BOLD);
+    pango_layout_set_font_description(layout, font);
+    pango_font_description_free(font);
+    pango_layout_set_single_paragraph_mode(layout, TRUE);
+    pango_layout_set_auto_dir(layout, FALSE);
+    pango_layout_set_text(layout, text, -1);
+}
+
+static void set_colour(cairo_t *cr, uint32_t colour)
+{
+    cairo_set_source_rgb(cr, (colour >> 16 & 0xff) / 255.0, (colour >> 8 & 0xff) / 255.0, (colour & 0xff) / 255.0);
+}
+
+static void draw_rect(cairo_t *cr, double x, double y, double width, double height, uint32_t colour)
+{
+    set_colour(cr, colour);
+    cairo_rectangle(cr, x, y, width, height);
+    cairo_fill(cr);
+}
+
+static void draw_ramp(cairo_t *cr, const hsc__item *item)
+{
+    cairo_pattern_t *ramp = cairo_pattern_create_linear(item->x, 0, item->x + item->width, 0);
+    for (int i = 0; i < HSC__RAMP_ANCHORS; i++) {
+        uint32_t c = hsc__ramp_anchors[i];
+        cairo_pattern_add_color_stop_rgb(ramp, (double)i / (HSC__RAMP_ANCHORS - 1), (c >> 16 & 0xff) / 255.0,
+                                         (c >> 8 & 0xff) / 255.0, (c & 0xff) / 255.0);
+    }
+    cairo_set_source(cr, ramp);
+    cairo_rectangle(cr, item->x, item->y, item->width, item->height);
+    cairo_fill(cr);
+    cairo_pattern_destroy(ramp);
+}
+
+static void draw_text(cairo_t *cr, PangoLayout *layout, const hsc__item *item)
+{
+    int width;
+    const hsc__text_style *style = &item->style;
+    hsc__set_layout(layout, item->text, style->size, style->bold);
+    pango_layout_get_size(layout, &width, NULL);
+    double shift = style->anchor == HSC__ANCHOR_START ? 0 : style->anchor == HSC__ANCHOR_MIDDLE ? 0.5 : 1;
+    cairo_save(cr);
+    set_colour(cr, style->colour);
+    cairo_translate(cr, item->x, item->y);
+    if (style->upright) cairo_rotate(cr, -M_PI / 2);
+    cairo_move_to(cr, -shift * width / PANGO_SCALE, 0);
+    pango_cairo_show_layout_line(cr, pango_layout_get_line_readonly(layout, 0));
+    cairo_restore(cr);
+}
+
+/* One pixel a cell, on the cells' own memory. */
+static cairo_surface_t *cells_image(const hsc__cells *cells)
+{
+    return cairo_image_surface_create_for_data((unsigned char *)cells->colours, CAIRO_FORMAT_ARGB32, cells->n_cols,
+                                               cells->n_rows, cells->n_cols * 4);
+}
+
+static void draw_cells(cairo_t *cr, const hsc__item *item)
+{
+    const hsc__cells *cells = item->cells;
+    if (cells->gap > 0) {
+        double side = cells->pitch - cells->gap;
+        const uint32_t *colour = cells->colours;
+        for (int i = 0; i < cells->n_rows; i++) {
+            for (int j = 0; j < cells->n_cols; j++, colour++) {
+                if (*colour) draw_rect(cr, item->x + j * cells->pitch, item->y + i * cells->pitch, side, side, *colour);
+            }
+        }
+        return;
+    }
+    cairo_surface_t *image = cells_image(cells);
+    cairo_save(cr);
+    cairo_translate(cr, item->x, item->y);
+    cairo_scale(cr, cells->pitch, cells->pitch);
+    cairo_set_source_surface(cr, image, 0, 0);
+    cairo_pattern_set_filter(cairo_get_source(cr), CAIRO_FILTER_NEAREST);
+    cairo_paint(cr);
+    cairo_restore(cr);
+    cairo_surface_destroy(image);
+}
+
+static cairo_status_t draw(cairo_surface_t *surface, const hsc__picture *picture)
+{
+    cairo_t *cr = cairo_create(surface);
+    PangoLayout *layout = pango_cairo_create_layout(cr);
+    cairo_font_options_t *options = cairo_font_options_create();
+    cairo_font_options_set_hint_style(options, CAIRO_HINT_STYLE_NONE);
+    cairo_font_options_set_hint_metrics(options, CAIRO_HINT_METRICS_OFF);
+    cairo_font_options_set_antialias(options, CAIRO_ANTIALIAS_GRAY);
+    pango_cairo_context_set_font_options(pango_layout_get_context(layout), options);
+    cairo_font_options_destroy(options);
+    draw_rect(cr, 0, 0, picture->width, picture->height, HSC__WHITE);
+    for (size_t i = 0; i < picture->n_items; i++) {
+        const hsc__item *item = &picture->items[i];
+        switch (item->kind) {
+        case HSC__ITEM_RECT: draw_rect(cr, item->x, item->y, item->width, item->height, item->colour); break;
+        case HSC__ITEM_TEXT: draw_text(cr, layout, item); break;
+        case HSC__ITEM_RAMP: draw_ramp(cr, item); break;
+        case HSC__ITEM_CELLS: draw_cells(cr, item); break;
+        }
+    }
+    g_object_unref(layout);
+    cairo_status_t status = cairo_status(cr);
+    cairo_destroy(cr);
+    return status;
+}
+
+static hsc_status fail_cairo(cairo_status_t status, const char *path, hsc_error *err)
+{
+    if (status == CAIRO_STATUS_SUCCESS) return HSC_OK;
+    hsc_status code = status == CAIRO_STATUS_NO_MEMORY ? HSC_ENOMEM : HSC_EIO;
+    return hsc__fail(err, code, 0, "%s: cannot draw: %s", path, cairo_status_to_string(status));
+}
+
+static cairo_status_t write_stream(void *stream, const unsigned char *bytes, unsigned n)
+{
+    return fwrite(bytes, 1, n, stream) == n ? CAIRO_STATUS_SUCCESS : CAIRO_STATUS_WRITE_ERROR;
+}
+
+/* A failed write is left to the commit of the stream, which knows the system's reason. */
+static hsc_status finish(cairo_surface_t *surface, cairo_status_t status, FILE *stream, const char *path,
+                         hsc_error *err)
+{
+    cairo_surface_destroy(surface);
+    if (ferror(stream)) return HSC_OK;
+    return fail_cairo(status, path, err);
+}
+
+hsc_status hsc__draw_png(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err)
+{
+    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)picture->width * PIXELS_A_UNIT,
+                                                          (int)picture->height * PIXELS_A_UNIT);
+    cairo_surface_set_device_scale(surface, PIXELS_A_UNIT, PIXELS_A_UNIT);
+    cairo_status_t status = draw(surface, picture);
+    if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_write_to_png_stream(surface, write_stream, stream);
+    return finish(surface, status, stream, path, err);
+}
+
+hsc_status hsc__draw_pdf(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err)
+{
+    cairo_surface_t *surface =
+        cairo_pdf_surface_create_for_stream(write_stream, stream, picture->width, picture->height);
+    if (*picture->title) cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_TITLE, picture->title);
+    cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_CREATOR, "headscope");
+    cairo_status_t status = draw(surface, picture);
+    cairo_surface_finish(surface);
+    if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_status(surface);
+    return finish(surface, status, stream, path, err);
+}
+
+static cairo_status_t write_string(void *string, const unsigned char *bytes, unsigned n)
+{
+    hsc__string_add(string, (const char *)bytes, n);
+    return ((hsc__string *)string)->failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
+}
+
+hsc_status hsc__cells_png(const hsc__cells *cells, hsc__string *out, hsc_error *err)
+{
+    cairo_surface_t *image = cells_image(cells);
+    cairo_status_t status = cairo_surface_write_to_png_stream(image, write_string, out);
+    cairo_surface_destroy(image);
+    return fail_cairo(status, "the cells", err);
+}

@@ -1,0 +1,38 @@
+/* From weights to colours: the ramp, and the four scales by which a weight finds its place on it. */
+#ifndef HSC_PLOT_RAMP_H
+#define HSC_PLOT_RAMP_H
+
+#include "plot/plot.h"
+
+/* The anchors of ColorBrewer's nine-class Blues, 0xRRGGBB, evenly spaced; linear in between. */
+enum { HSC__RAMP_ANCHORS = 9 };
+extern const uint32_t hsc__ramp_anchors[HSC__RAMP_ANCHORS];
+
+/* The colour at `shade` in [0, 1], 0xRRGGBB. */
+uint32_t hsc__ramp(double shade);
+
+/* A scale with what it needs to know of the maps it is for. */
+typedef struct hsc__scaling {
+    hsc__scale scale;
+    double max; /* the weight at the dark end: 1, or the largest shown for HSC__SCALE_MAX */
+} hsc__scaling;
+hsc__scaling hsc__scaling_of(const hsc__heatmap *maps, size_t n_maps);
+
+/* The weight at [row][col], NaN where it is masked. */
+float hsc__heatmap_value(const hsc__heatmap *map, int row, int col);
+
+/* Places on the ramp of one row, [n_cols], NaN where masked. */
+void hsc__shade_row(float *out, const hsc__heatmap *map, const hsc__scaling *scaling, int row);
+
+/* Ticks of the legend: at most 8 places in [0, 1] with their texts. */
+typedef struct hsc__tick {
+    double shade;
+    char text[24];
+} hsc__tick;
+enum { HSC__MAX_TICKS = 8 };
+int hsc__scale_ticks(hsc__tick *out, const hsc__scaling *scaling);
+
+/* Appends what the legend says: "attention weight, fixed scale 0 to 1". */
+void hsc__scale_caption(hsc__string *out, const hsc__scaling *scaling, const char *value_title);
+
+#endif
