@@ -1,4 +1,5 @@
-# System packages. The core needs PCRE2, utf8proc, jansson and OpenMP; the program Cairo, Pango and libcurl besides.
+# System packages. The core needs PCRE2, utf8proc, jansson and OpenMP; the program Cairo, Pango, libcurl and libcrypto
+# besides.
 find_package(PkgConfig REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS C)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
@@ -6,3 +7,4 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo cairo-svg cairo-pdf pangocairo)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
+pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto>=3.0)

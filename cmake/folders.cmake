@@ -45,7 +45,7 @@ headscope_folder(tokenizer LINK hsc_formats PkgConfig::PCRE2)
 headscope_folder(model LINK hsc_tokenizer hsc_tensor)
 headscope_folder(inspect LINK hsc_model)
 headscope_folder(plot LINK hsc_base PkgConfig::CAIRO)
-headscope_folder(hub LINK hsc_formats PkgConfig::CURL)
+headscope_folder(hub LINK hsc_formats PkgConfig::CURL PkgConfig::CRYPTO)
 
 # Instruction sets: only a set's own folder is compiled with its flags.
 file(GLOB avx2 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/avx2/*.c)
@@ -73,5 +73,6 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/src/cli/main.c)
     add_executable(headscope_program ${PROJECT_SOURCE_DIR}/src/cli/main.c ${program_objects})
     set_target_properties(headscope_program PROPERTIES OUTPUT_NAME headscope)
     target_include_directories(headscope_program PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_link_libraries(headscope_program PRIVATE headscope_static PkgConfig::CAIRO PkgConfig::CURL PkgConfig::JANSSON)
+    target_link_libraries(headscope_program PRIVATE headscope_static PkgConfig::CAIRO PkgConfig::CURL PkgConfig::CRYPTO
+        PkgConfig::JANSSON)
 endif()
