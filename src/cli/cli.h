@@ -53,6 +53,7 @@ typedef enum {
     HSC__OPT_IDS,     /* hsc__ids */
     HSC__OPT_LAYERS,  /* hsc__layers */
     HSC__OPT_HEAD,    /* hsc__head */
+    HSC__OPT_CHOICE,  /* int: which of the words in `value`, "fixed|max|row", was given; from 0 */
     HSC__OPT_HEADING, /* none: `name` is a heading of the help */
 } hsc__option_kind;
 

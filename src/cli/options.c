@@ -178,6 +178,21 @@ static int set_head(const target *t)
                            t->option->name, t->value);
 }
 
+static int set_choice(const target *t)
+{
+    const char *word = t->option->value;
+    for (int index = 0;; index++) {
+        size_t n = strcspn(word, "|");
+        if (strlen(t->value) == n && strncmp(word, t->value, n) == 0) {
+            *(int *)t->field = index;
+            return HSC__CLI_GO_ON;
+        }
+        if (word[n] == '\0') break;
+        word += n + 1;
+    }
+    return hsc__cli_misuse(t->command, "--%s wants one of %s, not '%s'", t->option->name, t->option->value, t->value);
+}
+
 static int set_value(const target *t)
 {
     switch (t->option->kind) {
@@ -187,6 +202,7 @@ static int set_value(const target *t)
     case HSC__OPT_IDS: return set_ids(t);
     case HSC__OPT_LAYERS: return set_layers(t);
     case HSC__OPT_HEAD: return set_head(t);
+    case HSC__OPT_CHOICE: return set_choice(t);
     case HSC__OPT_HEADING: break;
     }
     return HSC__CLI_GO_ON;

@@ -1,0 +1,253 @@
+/* headscope info: what is in a model's files, and what running it takes. Only headers are read; no weight is touched.
+ */
+#include "cli/shared.h"
+
+#include <string.h>
+
+typedef struct values {
+    const char *model;
+    bool tensors, json;
+} values;
+
+static const hsc__option options[] = {
+    HSC__OPTION_MODEL(values, model),
+    {"tensors", 0, HSC__OPT_FLAG, NULL, offsetof(values, tensors), 0, 0,
+     "List every tensor: name, shape, type, bytes."},
+    HSC__OPTION_JSON(values, json),
+};
+
+static const hsc__command command = {
+    .name = "info",
+    .usage = "-m MODEL [--tensors] [--json]\nMODEL",
+    .about =
+        "Shows what is in a model: architecture, sizes, types of its tensors, parameters, memory and tokenizer. What "
+        "looks odd in its files is said as a warning.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .examples = "headscope info gpt2\n"
+                "    a model of the Hub cache\n"
+                "headscope info SmolLM2-135M-Instruct.Q4_1.gguf --tensors\n"
+                "    with every tensor of the file",
+    .max_args = 1,
+};
+
+typedef struct type_sum {
+    const char *name; /* as the file spells it */
+    size_t n_tensors;
+    uint64_t n_bytes;
+} type_sum;
+
+enum { MAX_TYPES = 64 };
+
+typedef struct sums {
+    type_sum types[MAX_TYPES];
+    size_t n_types;
+    uint64_t n_parameters, n_bytes;
+    size_t n_buffers;
+} sums;
+
+static bool ends_with(const char *name, const char *ending)
+{
+    size_t n = strlen(name), m = strlen(ending);
+    return n >= m && strcmp(name + n - m, ending) == 0;
+}
+
+/* Masks and tables that old checkpoints carry along: nothing that was trained. */
+static bool is_buffer(const hsc_tensor_info *t)
+{
+    return (ends_with(t->name, ".attn.bias") && t->n_dims > 1) || ends_with(t->name, ".masked_bias") ||
+           ends_with(t->name, ".rotary_emb.inv_freq") || strcmp(t->name, "rope_freqs.weight") == 0;
+}
+
+static void add_tensor(sums *s, const hsc_tensor_info *t)
+{
+    uint64_t n = 1;
+    size_t i = 0;
+    for (int d = 0; d < t->n_dims; d++) n *= (uint64_t)t->shape[d];
+    if (is_buffer(t)) s->n_buffers++;
+    else s->n_parameters += n;
+    s->n_bytes += t->n_bytes;
+    while (i < s->n_types && strcmp(s->types[i].name, t->dtype_name) != 0) i++;
+    if (i == MAX_TYPES) return; /* more than any format has */
+    if (i == s->n_types) s->types[s->n_types++] = (type_sum){t->dtype_name, 0, 0};
+    s->types[i].n_tensors++;
+    s->types[i].n_bytes += t->n_bytes;
+}
+
+static hsc_status add_up(const hsc_model *model, sums *s, hsc_error *err)
+{
+    for (size_t i = 0; i < hsc_model_n_tensors(model); i++) {
+        hsc_tensor_info t;
+        HSC_FAIL_IF(hsc_model_tensor(model, i, &t) != HSC_OK, HSC_EINVAL, "tensor %zu cannot be described", i);
+        add_tensor(s, &t);
+    }
+    return HSC_OK;
+}
+
+/* Keys and values of every layer in float32. */
+static uint64_t cache_bytes(const hsc_config *c)
+{
+    return 2U * sizeof(float) * (uint64_t)c->n_layers * (uint64_t)c->n_kv_heads * (uint64_t)c->d_head;
+}
+
+/* ------------------------------------------------------------------------------------------------------- text ---- */
+
+static void add_bytes(hsc__string *out, uint64_t n)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double value = (double)n;
+    size_t unit = 0;
+    while (value >= 1024 && unit < 6) value /= 1024, unit++;
+    hsc__string_printf(out, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+}
+
+/* 134515008 as "134,515,008". */
+static void add_count(hsc__string *out, uint64_t n)
+{
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
+    for (int i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0) hsc__string_text(out, ",");
+        hsc__string_add(out, digits + i, 1);
+    }
+}
+
+static void add_architecture(hsc__string *out, const hsc_config *c)
+{
+    hsc__string_printf(out, "architecture  %s, %s\n", c->arch, c->causal ? "causal" : "sees both ways");
+    hsc__string_printf(out, "layers        %d\nheads         %d a layer, %d wide", c->n_layers, c->n_heads, c->d_head);
+    if (c->n_kv_heads != c->n_heads) hsc__string_printf(out, "; %d of keys and values", c->n_kv_heads);
+    hsc__string_printf(out, "\nwidth         %d, feed-forward %d%s\n", c->d_model, c->d_mlp,
+                       c->is_gated ? " (gated)" : "");
+    hsc__string_printf(out, "context       %d tokens, %s\n", c->n_ctx,
+                       c->has_pos_embed ? "learned positions"
+                       : c->is_rotary   ? "rotary positions"
+                                        : "no positions");
+    hsc__string_printf(out, "vocabulary    %d, %s\n", c->d_vocab,
+                       c->tied ? "output tied to the embedding" : "output of its own");
+}
+
+static void add_memory(hsc__string *out, const hsc_config *c, const sums *s)
+{
+    hsc__string_text(out, "parameters    ");
+    add_count(out, s->n_parameters);
+    if (s->n_buffers) hsc__string_printf(out, " (besides %zu tensors that are no weights)", s->n_buffers);
+    hsc__string_text(out, "\nweights       ");
+    add_bytes(out, s->n_bytes);
+    for (size_t i = 0; i < s->n_types; i++) {
+        const type_sum *t = &s->types[i];
+        hsc__string_printf(out, "%s%s: ", i ? "\n              " : "\n  by type     ", t->name);
+        add_bytes(out, t->n_bytes);
+        hsc__string_printf(out, " in %zu tensor%s", t->n_tensors, t->n_tensors == 1 ? "" : "s");
+    }
+    hsc__string_text(out, "\ncache         ");
+    add_bytes(out, cache_bytes(c));
+    hsc__string_text(out, " a token, ");
+    add_bytes(out, cache_bytes(c) * (uint64_t)c->n_ctx);
+    hsc__string_text(out, " for the whole context\n");
+}
+
+static void add_tokenizer(hsc__string *out, const hsc_tokenizer *tokenizer, const hsc_error *why)
+{
+    if (tokenizer) hsc__string_printf(out, "tokenizer     %zu tokens\n", hsc_tokenizer_size(tokenizer));
+    else hsc__string_printf(out, "tokenizer     none: %s\n", why->message);
+}
+
+static void add_tensor_line(hsc__string *out, const hsc_tensor_info *t)
+{
+    hsc__string_printf(out, "  %-8s ", t->dtype_name);
+    for (int d = 0; d < t->n_dims; d++) hsc__string_printf(out, "[%lld]", (long long)t->shape[d]);
+    hsc__string_printf(out, "%s  ", t->n_dims ? "" : "[]");
+    hsc__text_label(out, t->name, strlen(t->name));
+    hsc__string_text(out, "  ");
+    add_bytes(out, t->n_bytes);
+    hsc__string_text(out, "\n");
+}
+
+static int print_text(const values *v, const hsc__opened *opened, const sums *s)
+{
+    hsc_error why = {0};
+    hsc__string out = {0};
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, &why);
+    hsc__text_label(&out, opened->name, strlen(opened->name));
+    hsc__string_printf(&out, "\n");
+    add_architecture(&out, opened->config);
+    add_memory(&out, opened->config, s);
+    add_tokenizer(&out, tokenizer, &why);
+    for (size_t i = 0; hsc_model_warning(opened->model, i); i++)
+        hsc__string_printf(&out, "warning       %s\n", hsc_model_warning(opened->model, i));
+    hsc__string_printf(&out, "tensors       %zu\n", hsc_model_n_tensors(opened->model));
+    for (size_t i = 0; v->tensors && i < hsc_model_n_tensors(opened->model); i++) {
+        hsc_tensor_info t;
+        if (hsc_model_tensor(opened->model, i, &t) == HSC_OK) add_tensor_line(&out, &t);
+    }
+    return hsc__cli_write_string(&out);
+}
+
+/* ------------------------------------------------------------------------------------------------------- JSON ---- */
+
+static json_t *tensor_json(const hsc_tensor_info *t)
+{
+    json_t *shape = json_array();
+    for (int d = 0; d < t->n_dims; d++) json_array_append_new(shape, json_integer(t->shape[d]));
+    return json_pack("{s:s,s:s,s:o,s:I}", "name", t->name, "type", t->dtype_name, "shape", shape, "bytes",
+                     (json_int_t)t->n_bytes);
+}
+
+static json_t *config_json(const hsc_config *c)
+{
+    return json_pack("{s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:b,s:b,s:b,s:b,s:b}", "arch", c->arch, "n_layers",
+                     c->n_layers, "n_heads", c->n_heads, "n_kv_heads", c->n_kv_heads, "n_ctx", c->n_ctx, "d_model",
+                     c->d_model, "d_head", c->d_head, "d_mlp", c->d_mlp, "d_vocab", c->d_vocab, "causal", c->causal,
+                     "tied", c->tied, "has_pos_embed", c->has_pos_embed, "is_rotary", c->is_rotary, "is_gated",
+                     c->is_gated);
+}
+
+static json_t *types_json(const sums *s)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < s->n_types; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s,s:I,s:I}", "type", s->types[i].name, "n_tensors",
+                                        (json_int_t)s->types[i].n_tensors, "bytes", (json_int_t)s->types[i].n_bytes));
+    return list;
+}
+
+static int print_json(const values *v, const hsc__opened *opened, const sums *s)
+{
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, NULL);
+    json_t *warnings = json_array(), *tensors = json_array();
+    for (size_t i = 0; hsc_model_warning(opened->model, i); i++)
+        json_array_append_new(warnings, json_string(hsc_model_warning(opened->model, i)));
+    for (size_t i = 0; v->tensors && i < hsc_model_n_tensors(opened->model); i++) {
+        hsc_tensor_info t;
+        if (hsc_model_tensor(opened->model, i, &t) == HSC_OK) json_array_append_new(tensors, tensor_json(&t));
+    }
+    json_t *root = json_pack(
+        "{s:o,s:o,s:I,s:I,s:o,s:I,s:o,s:o}", "model", hsc__json_model(opened), "config", config_json(opened->config),
+        "parameters", (json_int_t)s->n_parameters, "bytes", (json_int_t)s->n_bytes, "types", types_json(s),
+        "cache_bytes_per_token", (json_int_t)cache_bytes(opened->config), "tokenizer",
+        tokenizer ? json_pack("{s:I}", "n_tokens", (json_int_t)hsc_tokenizer_size(tokenizer)) : json_null(), "warnings",
+        warnings);
+    if (v->tensors) json_object_set_new(root, "tensors", tensors);
+    else json_decref(tensors);
+    return hsc__json_print(root);
+}
+
+int hsc__cli_info(int argc, char **argv)
+{
+    values v = {0};
+    hsc__args args;
+    hsc__opened opened;
+    hsc_error err = {0};
+    sums s = {0};
+    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
+    if (result != HSC__CLI_GO_ON) return result;
+    if (args.n && v.model) return hsc__cli_misuse(&command, "two models: '%s' and '%s'", v.model, args.list[0]);
+    result = hsc__cli_open(&command, args.n ? args.list[0] : v.model, false, &opened);
+    if (result != HSC__CLI_GO_ON) return result;
+    if (add_up(opened.model, &s, &err) != HSC_OK) result = hsc__cli_fail(&err);
+    else result = v.json ? print_json(&v, &opened, &s) : print_text(&v, &opened, &s);
+    hsc__cli_close(&opened);
+    return result;
+}

@@ -1,0 +1,230 @@
+/* Opening models, reading text, and the small pieces of JSON and CSV that several subcommands print. */
+#include "cli/shared.h"
+
+#include "hub/hub.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ------------------------------------------------------------------------------------------------------ models ---- */
+
+static const char *wanted_model(const char *model)
+{
+    if (model) return model;
+    const char *fallback = getenv("HEADSCOPE_MODEL");
+    return fallback && *fallback ? fallback : NULL;
+}
+
+int hsc__cli_model_path(const hsc__command *command, const char *model, char **path)
+{
+    hsc_error err = {0};
+    const char *wanted = wanted_model(model);
+    if (!wanted) return hsc__cli_misuse(command, "no model: -m MODEL names one, or HEADSCOPE_MODEL in the environment");
+    if (hsc__hub_resolve(wanted, path, &err) != HSC_OK) return hsc__cli_fail(&err);
+    return HSC__CLI_GO_ON;
+}
+
+int hsc__cli_open(const hsc__command *command, const char *model, bool notes, hsc__opened *out)
+{
+    hsc_error err = {0};
+    *out = (hsc__opened){0};
+    int status = hsc__cli_model_path(command, model, &out->path);
+    if (status != HSC__CLI_GO_ON) return status;
+    if (hsc_model_open(&out->model, out->path, NULL, &err) != HSC_OK) {
+        hsc__cli_close(out);
+        return hsc__cli_fail(&err);
+    }
+    const char *typed = wanted_model(model);
+    out->config = hsc_model_config(out->model);
+    out->name = strcmp(typed, out->path) == 0 ? out->config->name : typed;
+    for (size_t i = 0; notes && hsc_model_warning(out->model, i); i++)
+        hsc__cli_note("%s", hsc_model_warning(out->model, i));
+    return HSC__CLI_GO_ON;
+}
+
+void hsc__cli_close(hsc__opened *opened)
+{
+    hsc_model_close(opened->model);
+    hsc__free(opened->path);
+    *opened = (hsc__opened){0};
+}
+
+hsc_status hsc__cli_tokenizer(const hsc__opened *opened, const hsc_tokenizer **out, hsc_error *err)
+{
+    hsc_error why = {0};
+    *out = hsc_model_tokenizer(opened->model, &why);
+    if (*out) return HSC_OK;
+    if (why.code == HSC_OK || why.code == HSC_ENOTFOUND)
+        return hsc__fail(err, HSC_ENOTFOUND, 0, "%s: has no tokenizer; --ids 1,2,3 runs it on token ids", opened->path);
+    return hsc__fail(err, why.code, 0, "%s; --ids 1,2,3 runs the model on token ids", why.message);
+}
+
+/* -------------------------------------------------------------------------------------------------------- text ---- */
+
+hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err)
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "rb");
+    char block[65536];
+    size_t n;
+    if (!file) {
+        hsc_status code = errno == ENOENT ? HSC_ENOTFOUND : HSC_EIO;
+        return hsc__fail(err, code, 0, "%s: cannot open: %s", path, strerror(errno));
+    }
+    errno = 0;
+    hsc__string_add(out, "", 0);
+    while ((n = fread(block, 1, sizeof block, file)) > 0) hsc__string_add(out, block, n);
+    int reason = ferror(file) ? (errno ? errno : EIO) : 0;
+    if (!standard) fclose(file);
+    HSC_FAIL_IF(reason, HSC_EIO, "%s: cannot read: %s", standard ? "standard input" : path, strerror(reason));
+    HSC_FAIL_IF(out->failed, HSC_ENOMEM, "%s: out of memory", path);
+    return HSC_OK;
+}
+
+static hsc_status make_texts(hsc__tokens *tokens, const hsc_tokenizer *tokenizer, hsc_error *err)
+{
+    size_t n = tokens->encoding.n;
+    tokens->texts = hsc__calloc(n, sizeof *tokens->texts);
+    if (!tokens->texts) return hsc__fail_memory(err, n * sizeof *tokens->texts, "the tokens' texts");
+    for (size_t i = 0; i < n; i++) {
+        hsc_token id = tokens->encoding.ids[i];
+        hsc__label *text = &tokens->texts[i];
+        text->bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &text->n) : NULL;
+        if (text->bytes) continue;
+        char digits[16];
+        text->n = (size_t)snprintf(digits, sizeof digits, "%d", id);
+        text->bytes = hsc__arena_strndup(&tokens->arena, digits, text->n);
+        if (!text->bytes) return hsc__fail_memory(err, text->n + 1, "the tokens' texts");
+    }
+    return HSC_OK;
+}
+
+hsc_status hsc__tokens_encode(hsc__tokens *out, const hsc_tokenizer *tokenizer, const char *text, size_t n,
+                              unsigned flags, hsc_error *err)
+{
+    HSC_TRY(hsc_encode(tokenizer, text, n, flags, &out->encoding, err));
+    return make_texts(out, tokenizer, err);
+}
+
+hsc_status hsc__tokens_from_ids(hsc__tokens *out, const hsc_tokenizer *tokenizer, const hsc__ids *ids, hsc_error *err)
+{
+    out->encoding.ids = hsc__calloc(ids->n, sizeof *ids->ids);
+    out->encoding.spans = hsc__calloc(ids->n, sizeof *out->encoding.spans);
+    if (!out->encoding.ids || !out->encoding.spans) return hsc__fail_memory(err, ids->n * sizeof *ids->ids, "the ids");
+    memcpy(out->encoding.ids, ids->ids, ids->n * sizeof *ids->ids);
+    out->encoding.n = out->encoding.capacity = ids->n;
+    return make_texts(out, tokenizer, err);
+}
+
+void hsc__tokens_free(hsc__tokens *tokens)
+{
+    hsc_encoding_free(&tokens->encoding);
+    hsc__free(tokens->texts);
+    hsc__arena_free(&tokens->arena);
+    *tokens = (hsc__tokens){0};
+}
+
+/* -------------------------------------------------------------------------------------------------------- JSON ---- */
+
+json_t *hsc__json_hex(const char *bytes, size_t n)
+{
+    hsc__string hex = {0};
+    for (size_t i = 0; i < n; i++) hsc__string_printf(&hex, "%02x", (unsigned char)bytes[i]);
+    json_t *value = hex.failed ? NULL : json_stringn(hex.data ? hex.data : "", hex.n);
+    hsc__string_free(&hex);
+    return value;
+}
+
+json_t *hsc__json_set_text(json_t *object, const char *bytes, size_t n)
+{
+    hsc__string text = {0};
+    hsc__text_decode(&text, bytes, n);
+    if (!text.failed) json_object_set_new(object, "text", json_stringn(text.data, text.n));
+    hsc__string_free(&text);
+    if (!hsc__utf8_valid(bytes, n)) json_object_set_new(object, "bytes", hsc__json_hex(bytes, n));
+    return object;
+}
+
+json_t *hsc__json_token(const hsc__tokens *tokens, int pos)
+{
+    json_t *object = json_pack("{s:i}", "pos", pos);
+    return hsc__json_set_text(object, tokens->texts[pos].bytes, tokens->texts[pos].n);
+}
+
+json_t *hsc__json_weight(const hsc__tokens *tokens, int pos, float weight)
+{
+    json_t *object = hsc__json_token(tokens, pos);
+    json_object_set_new(object, "weight", hsc__json_number((double)weight));
+    return object;
+}
+
+json_t *hsc__json_tokens(const hsc__tokens *tokens)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < tokens->encoding.n; i++) {
+        json_t *object = json_pack("{s:i}", "id", (int)tokens->encoding.ids[i]);
+        json_array_append_new(list, hsc__json_set_text(object, tokens->texts[i].bytes, tokens->texts[i].n));
+    }
+    return list;
+}
+
+json_t *hsc__json_model(const hsc__opened *opened)
+{
+    json_t *object = json_object();
+    hsc__string name = {0};
+    hsc__text_decode(&name, opened->name, strlen(opened->name)); /* a folder's name need not be UTF-8 */
+    if (!name.failed) json_object_set_new(object, "name", json_stringn(name.data, name.n));
+    hsc__string_free(&name);
+    json_object_set_new(object, "arch", json_string(opened->config->arch));
+    json_object_set_new(object, "n_layers", json_integer(opened->config->n_layers));
+    json_object_set_new(object, "n_heads", json_integer(opened->config->n_heads));
+    return object;
+}
+
+json_t *hsc__json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+int hsc__json_print(json_t *root)
+{
+    size_t layout = isatty(STDOUT_FILENO) ? JSON_INDENT(2) : JSON_COMPACT;
+    char *text = root ? json_dumps(root, layout | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(root);
+    if (!text) return hsc__cli_no_memory();
+    hsc__cli_write(text, strlen(text));
+    hsc__cli_write("\n", 1);
+    free(text);
+    return HSC__EXIT_OK;
+}
+
+/* ----------------------------------------------------------------------------------------------- CSV and tables ----
+ */
+
+void hsc__csv_field(hsc__string *out, const char *bytes, size_t n)
+{
+    hsc__string text = {0};
+    hsc__text_decode(&text, bytes, n);
+    if (text.failed) {
+        out->failed = true;
+    } else if (strcspn(text.data, ",\"\r\n") == text.n) {
+        hsc__string_add(out, text.data, text.n);
+    } else {
+        hsc__string_text(out, "\"");
+        for (size_t i = 0; i < text.n; i++)
+            hsc__string_text(out, text.data[i] == '"' ? "\"\"" : (char[]){text.data[i], 0});
+        hsc__string_text(out, "\"");
+    }
+    hsc__string_free(&text);
+}
+
+void hsc__repr_padded(hsc__string *out, const hsc__label *text, size_t width)
+{
+    size_t start = out->n, n = 0;
+    hsc__text_repr(out, text->bytes, text->n);
+    for (size_t i = start; i < out->n; i++) n += ((unsigned char)out->data[i] & 0xC0) != 0x80;
+    for (; n < width; n++) hsc__string_text(out, " ");
+}

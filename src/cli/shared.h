@@ -1,0 +1,68 @@
+/* What several subcommands share: a model by name, text from the arguments or a file, tokens with their texts, JSON and
+ * CSV. Functions that return int say GO_ON or print a message and return the exit status. */
+#ifndef HSC_CLI_SHARED_H
+#define HSC_CLI_SHARED_H
+
+#include "base/alloc.h"
+#include "cli/cli.h"
+#include "plot/plot.h"
+
+#include <jansson.h>
+
+/* The path of -m MODEL, or of HEADSCOPE_MODEL when `model` is NULL; free with hsc__free. */
+int hsc__cli_model_path(const hsc__command *command, const char *model, char **path);
+
+typedef struct hsc__opened {
+    hsc_model *model;
+    const hsc_config *config;
+    char *path;
+    const char *name; /* what people call it: the name in the cache that was typed, else the config's */
+} hsc__opened;
+
+/* Opens the model; what it remarks while opening is said as notes when `notes` is set. */
+int hsc__cli_open(const hsc__command *command, const char *model, bool notes, hsc__opened *out);
+void hsc__cli_close(hsc__opened *opened);
+
+/* Appends all bytes of a file, "-" being standard input; NUL bytes are kept. */
+hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err);
+
+/* Tokens with the text of each. Zero it before use. */
+typedef struct hsc__tokens {
+    hsc_encoding encoding;
+    hsc__label *texts; /* [encoding.n], borrowed from the tokenizer or `arena` */
+    hsc__arena arena;
+} hsc__tokens;
+
+/* Encodes n bytes; `flags` as in hsc_encode. An empty text may give no token. */
+hsc_status hsc__tokens_encode(hsc__tokens *out, const hsc_tokenizer *tokenizer, const char *text, size_t n,
+                              unsigned flags, hsc_error *err);
+/* Takes ids as they are; without a tokenizer, or for an id that it does not know, the text is the id. */
+hsc_status hsc__tokens_from_ids(hsc__tokens *out, const hsc_tokenizer *tokenizer, const hsc__ids *ids, hsc_error *err);
+void hsc__tokens_free(hsc__tokens *tokens);
+
+/* The model's tokenizer, or the reason for its absence with the advice to use --ids. */
+hsc_status hsc__cli_tokenizer(const hsc__opened *opened, const hsc_tokenizer **out, hsc_error *err);
+
+/* Sets "text", and "bytes" in hexadecimal beside it when the bytes are not whole UTF-8. Returns object. */
+json_t *hsc__json_set_text(json_t *object, const char *bytes, size_t n);
+/* Lower-case hexadecimal. */
+json_t *hsc__json_hex(const char *bytes, size_t n);
+/* {"pos","text"} of a token; {"pos","text","weight"} with a weight. */
+json_t *hsc__json_token(const hsc__tokens *tokens, int pos);
+json_t *hsc__json_weight(const hsc__tokens *tokens, int pos, float weight);
+/* [{"id","text"}] */
+json_t *hsc__json_tokens(const hsc__tokens *tokens);
+/* {"name","arch","n_layers","n_heads"} */
+json_t *hsc__json_model(const hsc__opened *opened);
+/* A number, or null when it is not finite. */
+json_t *hsc__json_number(double value);
+/* Prints on standard output, indented on a terminal, and releases. NULL: out of memory. Returns the exit status. */
+int hsc__json_print(json_t *root);
+
+/* Appends a field as RFC 4180 wants it: in quotes when it holds a comma, a quote or a line end. */
+void hsc__csv_field(hsc__string *out, const char *bytes, size_t n);
+
+/* Appends Python's repr of a token's text, padded to `width` code points as Python's format does. */
+void hsc__repr_padded(hsc__string *out, const hsc__label *text, size_t width);
+
+#endif

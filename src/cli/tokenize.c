@@ -1,0 +1,160 @@
+/* headscope tokenize: text to ids and back. Bytes are taken as they are, NUL included, and nothing is stripped. Only
+ * the tokenizer is opened, so a folder without weights will do. */
+#include "cli/shared.h"
+
+#include <string.h>
+
+typedef struct values {
+    const char *model, *file;
+    hsc__ids decode;
+    bool no_special, parse_special, json;
+} values;
+
+static const hsc__option options[] = {
+    {"model", 'm', HSC__OPT_TEXT, "MODEL", offsetof(values, model), 0, 0,
+     "A folder with tokenizer.json or vocab.json and merges.txt, a tokenizer.json, a .gguf file, or a name in the Hub "
+     "cache. Default: HEADSCOPE_MODEL of the environment."},
+    {"file", 'f', HSC__OPT_TEXT, "FILE", offsetof(values, file), 0, 0, "Read the text from a file, byte for byte."},
+    {"decode", 'd', HSC__OPT_IDS, "IDS", offsetof(values, decode), 0, 0,
+     "Turn ids such as 464,5044 back into text; exactly the text's bytes are written."},
+    {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
+     "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
+    {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, parse_special), 0, 0,
+     "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
+    {"json", 0, HSC__OPT_FLAG, NULL, offsetof(values, json), 0, 0,
+     "Print {\"ids\":[],\"tokens\":[]}; with tokens that are not whole UTF-8 also \"bytes\" in hexadecimal."},
+};
+
+static const hsc__command command = {
+    .name = "tokenize",
+    .usage = "-m MODEL TEXT\n-m MODEL -            (standard input)\n-m MODEL --file FILE\n-m MODEL --decode IDS",
+    .about =
+        "Shows how a model cuts a text into tokens: position, id, bytes of the text, and the token itself. Blanks at "
+        "the ends and line ends are made visible; a token that is not a whole character shows its bytes.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .examples = "headscope tokenize -m gpt2 \"The animal didn't cross\"\n"
+                "    which word became which token\n"
+                "printf 'a\\0b' | headscope tokenize -m gpt2 --json -\n"
+                "    raw bytes from standard input\n"
+                "headscope tokenize -m gpt2 --decode 464,5044\n"
+                "    ids back to text",
+    .max_args = 1,
+};
+
+static void add_row(hsc__string *out, const hsc_tokenizer *tokenizer, const hsc__tokens *tokens, size_t i)
+{
+    hsc_token id = tokens->encoding.ids[i];
+    hsc_span span = tokens->encoding.spans[i];
+    hsc__string_printf(out, "%5zu %7d  %6zu %6zu  ", i, id, span.start, span.end);
+    hsc__text_label(out, tokens->texts[i].bytes, tokens->texts[i].n);
+    hsc__string_text(out, hsc_token_is_special(tokenizer, id) ? "  (special)\n" : "\n");
+}
+
+static int print_table(const hsc_tokenizer *tokenizer, const hsc__tokens *tokens, size_t n_bytes)
+{
+    hsc__string out = {0};
+    size_t n = tokens->encoding.n;
+    hsc__string_printf(&out, "%zu token%s, %zu byte%s\n", n, n == 1 ? "" : "s", n_bytes, n_bytes == 1 ? "" : "s");
+    if (n) hsc__string_text(&out, "  pos      id    from     to  token\n");
+    for (size_t i = 0; i < n; i++) add_row(&out, tokenizer, tokens, i);
+    return hsc__cli_write_string(&out);
+}
+
+static int print_json(const hsc__tokens *tokens)
+{
+    json_t *ids = json_array(), *texts = json_array(), *bytes = json_array();
+    bool whole = true;
+    for (size_t i = 0; i < tokens->encoding.n; i++) {
+        const hsc__label *text = &tokens->texts[i];
+        json_t *parts = hsc__json_set_text(json_object(), text->bytes, text->n);
+        json_t *hex = json_object_get(parts, "bytes");
+        json_array_append_new(ids, json_integer(tokens->encoding.ids[i]));
+        json_array_append(texts, json_object_get(parts, "text"));
+        json_array_append(bytes, hex ? hex : json_null());
+        whole = whole && !hex;
+        json_decref(parts);
+    }
+    json_t *root = json_pack("{s:o,s:o}", "ids", ids, "tokens", texts);
+    if (whole) json_decref(bytes);
+    else json_object_set_new(root, "bytes", bytes);
+    return hsc__json_print(root);
+}
+
+static int encode(const values *v, const hsc_tokenizer *tokenizer, const hsc__string *text)
+{
+    hsc_error err = {0};
+    hsc__tokens tokens = {0};
+    unsigned flags = (v->no_special ? 0U : HSC_ENCODE_ADD_SPECIAL) | (v->parse_special ? HSC_ENCODE_PARSE_SPECIAL : 0U);
+    int result;
+    if (hsc__tokens_encode(&tokens, tokenizer, text->data, text->n, flags, &err) != HSC_OK)
+        result = hsc__cli_fail(&err);
+    else result = v->json ? print_json(&tokens) : print_table(tokenizer, &tokens, text->n);
+    hsc__tokens_free(&tokens);
+    return result;
+}
+
+static int decode(const values *v, const hsc_tokenizer *tokenizer)
+{
+    for (size_t i = 0; i < v->decode.n; i++) {
+        size_t n;
+        if (hsc_token_bytes(tokenizer, v->decode.ids[i], &n)) continue;
+        hsc__cli_error("id %d at place %zu is not in the vocabulary of %zu tokens", v->decode.ids[i], i,
+                       hsc_tokenizer_size(tokenizer));
+        return HSC__EXIT_FAILED;
+    }
+    int64_t n = hsc_decode(tokenizer, v->decode.ids, v->decode.n, NULL, 0);
+    char *text = n < 0 ? NULL : hsc__malloc((size_t)n);
+    if (!text) return hsc__cli_no_memory();
+    hsc_decode(tokenizer, v->decode.ids, v->decode.n, text, (size_t)n);
+    int result = HSC__EXIT_OK;
+    if (v->json) {
+        json_t *ids = json_array();
+        for (size_t i = 0; i < v->decode.n; i++) json_array_append_new(ids, json_integer(v->decode.ids[i]));
+        result = hsc__json_print(hsc__json_set_text(json_pack("{s:o}", "ids", ids), text, (size_t)n));
+    } else {
+        hsc__cli_write(text, (size_t)n);
+        if (hsc__cli_terminal(stdout)) hsc__cli_write("\n", 1); /* keeps the prompt on its own line */
+    }
+    hsc__free(text);
+    return result;
+}
+
+/* The text from its one source, then the tokenizer, then the work. */
+static int tokenize(const values *v, const char *text, hsc__string *bytes)
+{
+    hsc_error err = {0};
+    hsc_status status = HSC_OK;
+    if (v->file) status = hsc__cli_read(v->file, bytes, &err);
+    else if (text && strcmp(text, "-") == 0) status = hsc__cli_read("-", bytes, &err);
+    else hsc__string_text(bytes, text ? text : "");
+    if (status != HSC_OK) return hsc__cli_fail(&err);
+    char *path = NULL;
+    hsc_tokenizer *tokenizer = NULL;
+    int result = hsc__cli_model_path(&command, v->model, &path);
+    if (result == HSC__CLI_GO_ON) {
+        if (hsc_tokenizer_open(&tokenizer, path, &err) != HSC_OK) result = hsc__cli_fail(&err);
+        else result = v->decode.ids ? decode(v, tokenizer) : encode(v, tokenizer, bytes);
+    }
+    hsc_tokenizer_free(tokenizer);
+    hsc__free(path);
+    return result;
+}
+
+int hsc__cli_tokenize(int argc, char **argv)
+{
+    values v = {0};
+    hsc__args args;
+    hsc__string bytes = {0};
+    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
+    if (result == HSC__CLI_GO_ON) {
+        int sources = (args.n > 0) + (v.file != NULL) + (v.decode.ids != NULL);
+        if (sources == 1) result = tokenize(&v, args.n ? args.list[0] : NULL, &bytes);
+        else if (sources == 0)
+            result = hsc__cli_misuse(&command, "no text: give TEXT, - for standard input, --file or --decode");
+        else result = hsc__cli_misuse(&command, "more than one of TEXT, --file and --decode");
+    }
+    hsc__string_free(&bytes);
+    hsc__free(v.decode.ids);
+    return result;
+}
