@@ -12,7 +12,7 @@
  *     hsc_error err = {0};
  *     hsc_model *model = NULL;  hsc_session *s = NULL;  hsc_encoding text = {0};
  *     if (hsc_model_open(&model, "SmolLM2.gguf", NULL, &err)) { puts(err.message); return 1; }
- *     hsc_encode(hsc_model_tokenizer(model), "The animal is tired", 19, 0, &text, &err);
+ *     hsc_encode(hsc_model_tokenizer(model, &err), "The animal is tired", 19, 0, &text, &err);
  *     hsc_session_new(&s, model, NULL, &err);
  *     hsc_session_record(s, &(hsc_record){.site = HSC_PATTERN, .layer = 4, .head = -1, .query = -1}, &err);
  *     hsc_forward(s, &(hsc_batch){.ids = text.ids, .n_tokens = (int)text.n}, &err);
@@ -315,7 +315,7 @@ typedef struct hsc_session hsc_session;
 
 typedef struct hsc_session_options {
     int n_threads;  /* 0: what affinity and the control group allow */
-    int max_tokens; /* most tokens that the cache holds, all sequences together; 0: the model's context */
+    int max_tokens; /* most tokens that one sequence may hold; 0: the model's context */
     int max_seqs;   /* most sequences at once; 0: 1 */
     hsc_compute compute;
     int chunk; /* rows that go through a layer together; 0: chosen. Never changes a result. */

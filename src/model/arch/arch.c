@@ -1,0 +1,69 @@
+/* The table itself, and what the families share. */
+#include "model/arch/arch.h"
+
+#include <stdio.h>
+
+#include <string.h>
+
+static const hsc__arch table[] = {
+    {"gpt2", hsc__gpt2_from_folder, hsc__gpt2_from_gguf},
+    {"llama", hsc__llama_from_folder, hsc__llama_from_gguf},
+};
+
+hsc_status hsc__arch_find(const char *name, const char *path, const hsc__arch **out, hsc_error *err)
+{
+    char known[256] = "";
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        if (strcmp(table[i].name, name) == 0) {
+            *out = &table[i];
+            return HSC_OK;
+        }
+        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", table[i].name);
+    }
+    return hsc__fail(err, HSC_EUNSUPPORTED, 0, "%s: architecture \"%s\" is not supported (supported: %s)", path, name,
+                     known);
+}
+
+hsc_status hsc__desc_layers(hsc__source *src, hsc__desc *desc, hsc_error *err)
+{
+    size_t n_bytes = (size_t)desc->config.n_layers * sizeof *desc->layers;
+    desc->layers = hsc__source_alloc(src, n_bytes);
+    if (!desc->layers) return hsc__fail_memory(err, n_bytes, "the layer descriptions");
+    memset(desc->layers, 0, n_bytes);
+    return HSC_OK;
+}
+
+/* True when some of 16 rows spread over the two matrices differ: enough to say that they are not one. */
+static bool rows_differ(const hsc__tensor *a, const hsc__tensor *b)
+{
+    if (a->dtype != b->dtype || a->n_bytes != b->n_bytes || a->shape[0] < 1) return true;
+    uint64_t row = a->n_bytes / (uint64_t)a->shape[0];
+    for (int64_t i = 0; i < 16; i++) {
+        uint64_t at = (uint64_t)(a->shape[0] - 1) * (uint64_t)i / 15 * row;
+        if (memcmp((const char *)a->data + at, (const char *)b->data + at, (size_t)row) != 0) return true;
+    }
+    return false;
+}
+
+hsc_status hsc__bind_unembed(hsc__source *src, hsc__desc *desc, const char *embed, const char *head, bool tie,
+                             hsc_error *err)
+{
+    const char *prefix = src->prefix;
+    const hsc__tensor *e = hsc__tensors_find(src->tensors, embed), *h = hsc__tensors_find(src->tensors, head);
+    HSC_FAIL_IF(!e && !(h && tie), HSC_EFORMAT, "%s: tensor %s is missing", src->path, embed);
+    int64_t n = desc->config.d_vocab, d = desc->config.d_model;
+    src->prefix = "";
+    hsc_status status = hsc__bind_matrix(src, &desc->embed, n, d, false, err, "%s", e ? embed : head);
+    if (status == HSC_OK) status = hsc__bind_matrix(src, &desc->unembed, n, d, false, err, "%s", h ? head : embed);
+    src->prefix = prefix;
+    HSC_TRY(status);
+    desc->config.tied = !h || !e;
+    if (tie && e && h && rows_differ(e, h))
+        hsc__source_warn(src, "%s: tie_word_embeddings is true but %s and %s differ; both are used as stored", src->path,
+                         embed, head);
+    if (!tie && !h)
+        hsc__source_warn(src, "%s: %s is missing though tie_word_embeddings is false; logits are made with %s",
+                         src->path, head, embed);
+    return HSC_OK;
+}

@@ -1,0 +1,30 @@
+/* The table of architectures: a row a family, found by Hugging Face's model_type or GGUF's general.architecture. */
+#ifndef HSC_MODEL_ARCH_ARCH_H
+#define HSC_MODEL_ARCH_ARCH_H
+
+#include "model/source.h"
+
+typedef struct hsc__arch {
+    const char *name;
+    /* Fill the description from config.json or from GGUF metadata; NULL: that container is not supported. */
+    hsc_status (*from_folder)(hsc__source *src, hsc__desc *desc, hsc_error *err);
+    hsc_status (*from_gguf)(hsc__source *src, hsc__desc *desc, hsc_error *err);
+} hsc__arch;
+
+/* HSC_EUNSUPPORTED with the list of what there is. `path` is for the message. */
+hsc_status hsc__arch_find(const char *name, const char *path, const hsc__arch **out, hsc_error *err);
+
+/* Allocates desc->layers, zeroed. */
+hsc_status hsc__desc_layers(hsc__source *src, hsc__desc *desc, hsc_error *err);
+
+/* The output matrix: `head` when the file has it, else the embedding. `tie` is what the configuration says; a file that
+ * contradicts it is warned about. Names are full names, prefix included. */
+hsc_status hsc__bind_unembed(hsc__source *src, hsc__desc *desc, const char *embed, const char *head, bool tie,
+                             hsc_error *err);
+
+hsc_status hsc__gpt2_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err);
+hsc_status hsc__gpt2_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err);
+hsc_status hsc__llama_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err);
+hsc_status hsc__llama_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err);
+
+#endif

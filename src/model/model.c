@@ -1,0 +1,186 @@
+/* Opening a checkpoint: which container it is, which family, and everything that can be wrong with it. */
+#include "model/model.h"
+
+#include "model/arch/arch.h"
+#include "tokenizer/tokenizer.h"
+
+#include <string.h>
+
+enum { CONFIG_LIMIT = 16 << 20 };
+
+static hsc_status open_gguf(hsc_model *m, hsc__source *src, hsc_error *err)
+{
+    const hsc__arch *arch;
+    const char *name, *title;
+    HSC_TRY(hsc__gguf_open(&m->gguf, m->path, err));
+    m->tensors = src->tensors = hsc__gguf_tensors(m->gguf);
+    src->gguf = m->gguf;
+    HSC_TRY(hsc__gguf_get_cstring(m->gguf, "general.architecture", NULL, &name, err));
+    HSC_FAIL_IF(!name, HSC_EFORMAT, "%s: key general.architecture is missing", m->path);
+    HSC_TRY(hsc__gguf_get_cstring(m->gguf, "general.name", NULL, &title, err));
+    if (title && *title) m->desc.config.name = title;
+    HSC_TRY(hsc__arch_find(name, m->path, &arch, err));
+    HSC_FAIL_IF(!arch->from_gguf, HSC_EUNSUPPORTED, "%s: architecture \"%s\" is not supported in GGUF files", m->path,
+                name);
+    m->desc.config.arch = arch->name;
+    src->used = hsc__arena_alloc(&m->arena, hsc__tensors_count(m->tensors) + 1);
+    if (!src->used) return hsc__fail_memory(err, hsc__tensors_count(m->tensors), "the tensor list");
+    memset(src->used, 0, hsc__tensors_count(m->tensors) + 1);
+    return arch->from_gguf(src, &m->desc, err);
+}
+
+static hsc_status folder_description(hsc_model *m, hsc__source *src, hsc_error *err)
+{
+    const hsc__arch *arch;
+    const char *name;
+    HSC_TRY(hsc__json_string(src->config, "model_type", NULL, &name, src->config_path, err));
+    HSC_FAIL_IF(!name, HSC_EFORMAT, "%s: field \"model_type\" is missing", src->config_path);
+    HSC_TRY(hsc__arch_find(name, src->config_path, &arch, err));
+    HSC_FAIL_IF(!arch->from_folder, HSC_EUNSUPPORTED, "%s: architecture \"%s\" is not supported in folders",
+                src->config_path, name);
+    m->desc.config.arch = arch->name;
+    HSC_TRY(hsc__safetensors_open_dir(&m->folder, m->path, err));
+    m->tensors = src->tensors = m->folder;
+    src->used = hsc__arena_alloc(&m->arena, hsc__tensors_count(m->tensors) + 1);
+    if (!src->used) return hsc__fail_memory(err, hsc__tensors_count(m->tensors), "the tensor list");
+    memset(src->used, 0, hsc__tensors_count(m->tensors) + 1);
+    return arch->from_folder(src, &m->desc, err);
+}
+
+static hsc_status open_folder(hsc_model *m, hsc__source *src, hsc_error *err)
+{
+    json_t *config = NULL;
+    char *config_path = hsc__path_join(m->path, "config.json");
+    if (!config_path) return hsc__fail_memory(err, strlen(m->path), "a path");
+    hsc_status status = HSC_OK;
+    if (!hsc__is_file(config_path))
+        status = hsc__fail(err, HSC_ENOTFOUND, 0, "%s: the folder has no config.json", m->path);
+    if (status == HSC_OK) status = hsc__json_load(&config, config_path, CONFIG_LIMIT, err);
+    if (status == HSC_OK && !json_is_object(config))
+        status = hsc__fail(err, HSC_EFORMAT, 0, "%s: is not a JSON object", config_path);
+    src->config = config;
+    src->config_path = config_path;
+    if (status == HSC_OK) status = folder_description(m, src, err);
+    json_decref(config);
+    hsc__free(config_path);
+    return status;
+}
+
+/* The folder's or file's own name; for a Hub cache snapshot (models--org--name/snapshots/commit) the repository's. */
+static const char *name_of(hsc__arena *arena, const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/') n--;
+    const char *snapshots = NULL, *models = NULL;
+    for (const char *at = path; (at = strstr(at, "/snapshots/")); at++) snapshots = at;
+    for (const char *at = path; (at = strstr(at, "models--")); at++) models = at;
+    size_t start = n, end = n;
+    if (snapshots && models && models < snapshots) {
+        end = (size_t)(snapshots - path);
+        start = (size_t)(models - path) + strlen("models--");
+        for (size_t i = start; i + 1 < end; i++) {
+            if (path[i] == '-' && path[i + 1] == '-') start = i + 2;
+        }
+    } else {
+        while (start > 0 && path[start - 1] != '/') start--;
+        if (end - start > 5 && strncmp(path + end - 5, ".gguf", 5) == 0) end -= 5;
+    }
+    return hsc__arena_strndup(arena, path + start, end - start);
+}
+
+static hsc_status open_any(hsc_model *m, hsc_error *err)
+{
+    hsc__source src = {.path = m->path, .arena = &m->arena, .prefix = ""};
+    m->desc.config.name = name_of(&m->arena, m->path);
+    if (!m->desc.config.name) return hsc__fail_memory(err, strlen(m->path), "a name");
+    hsc_status status;
+    if (hsc__is_dir(m->path)) {
+        status = open_folder(m, &src, err);
+    } else if (hsc__gguf_is(m->path)) {
+        status = open_gguf(m, &src, err);
+    } else {
+        hsc__map probe;
+        HSC_TRY(hsc__map_open(&probe, m->path, err));
+        hsc__map_close(&probe);
+        status = hsc__fail(err, HSC_EFORMAT, 0, "%s: is neither a folder with config.json nor a GGUF file", m->path);
+    }
+    HSC_TRY(status);
+    HSC_FAIL_IF(m->desc.config.d_head > HSC__MAX_D_HEAD || m->desc.config.d_head < 1, HSC_EUNSUPPORTED,
+                "%s: heads are %d wide, 1 to %d are supported", m->path, m->desc.config.d_head, HSC__MAX_D_HEAD);
+    hsc__source_warn_unused(&src);
+    memcpy(m->warnings, src.warnings, sizeof m->warnings);
+    m->n_warnings = src.n_warnings;
+    return HSC_OK;
+}
+
+hsc_status hsc_model_open(hsc_model **out, const char *path, const hsc_model_options *options, hsc_error *err)
+{
+    (void)options;
+    *out = NULL;
+    hsc__error_clear(err);
+    hsc_model *m = hsc__calloc(1, sizeof *m);
+    if (!m) return hsc__fail_memory(err, sizeof *m, "a model");
+    if (pthread_mutex_init(&m->lock, NULL) != 0) {
+        hsc__free(m);
+        return hsc__fail_memory(err, sizeof *m, "a lock");
+    }
+    m->path = hsc__strndup(path, strlen(path));
+    hsc_status status = m->path ? open_any(m, err) : hsc__fail_memory(err, strlen(path), "a path");
+    if (status != HSC_OK) {
+        hsc_model_close(m);
+        return status;
+    }
+    *out = m;
+    return HSC_OK;
+}
+
+void hsc_model_close(hsc_model *m)
+{
+    if (!m) return;
+    hsc_tokenizer_free(m->tokenizer);
+    hsc__tensors_close(m->folder);
+    hsc__gguf_close(m->gguf);
+    hsc__arena_free(&m->arena);
+    hsc__free(m->path);
+    pthread_mutex_destroy(&m->lock);
+    hsc__free(m);
+}
+
+const hsc_config *hsc_model_config(const hsc_model *m)
+{
+    return &m->desc.config;
+}
+
+const hsc_tokenizer *hsc_model_tokenizer(const hsc_model *model, hsc_error *err)
+{
+    hsc_model *m = (hsc_model *)(uintptr_t)model; /* what is made late is guarded by the lock */
+    pthread_mutex_lock(&m->lock);
+    if (!m->tokenizer_tried) {
+        m->tokenizer_tried = true;
+        if (m->gguf) hsc__tokenizer_from_gguf(&m->tokenizer, m->gguf, &m->tokenizer_error);
+        else hsc__tokenizer_from_dir(&m->tokenizer, m->path, &m->tokenizer_error);
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (!m->tokenizer && err) *err = m->tokenizer_error;
+    return m->tokenizer;
+}
+
+size_t hsc_model_n_tensors(const hsc_model *m)
+{
+    return hsc__tensors_count(m->tensors);
+}
+
+hsc_status hsc_model_tensor(const hsc_model *m, size_t index, hsc_tensor_info *out)
+{
+    if (index >= hsc__tensors_count(m->tensors)) return HSC_EINVAL;
+    const hsc__tensor *t = hsc__tensors_at(m->tensors, index);
+    *out = (hsc_tensor_info){.name = t->name, .dtype = t->dtype, .dtype_name = t->dtype_name, .n_dims = t->n_dims,
+                             .n_bytes = t->n_bytes};
+    memcpy(out->shape, t->shape, sizeof out->shape);
+    return HSC_OK;
+}
+
+const char *hsc_model_warning(const hsc_model *m, size_t index)
+{
+    return index < m->n_warnings ? m->warnings[index] : NULL;
+}

@@ -1,0 +1,283 @@
+/* Sessions: memory sized up front, the cache's bookkeeping, and the cutting of a batch into chunks. */
+#include "model/session.h"
+
+#include "base/parallel.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { DEFAULT_CHUNK = 512, CELL_ALIGN = 64 /* positions; a multiple of every panel width */ };
+
+static size_t round_up(size_t n, size_t step)
+{
+    return (n + step - 1) / step * step;
+}
+
+static hsc_status make_cache(hsc_session *s, hsc_error *err)
+{
+    const hsc_config *c = &s->desc->config;
+    size_t cells = round_up((size_t)s->max_tokens, CELL_ALIGN), heads = (size_t)c->n_kv_heads;
+    s->k_head = s->v_head = cells * (size_t)c->d_head;
+    s->k_seq = s->v_seq = s->k_head * heads;
+    s->k_layer = s->v_layer = s->k_seq * (size_t)s->max_seqs;
+    size_t floats = s->k_layer * (size_t)c->n_layers;
+    s->k_cache = hsc__calloc(floats, sizeof(float));
+    s->v_cache = hsc__calloc(floats, sizeof(float));
+    if (!s->k_cache || !s->v_cache) return hsc__fail_memory(err, 2 * floats * sizeof(float), "the key/value cache");
+    return HSC_OK;
+}
+
+static hsc_status make_arena(hsc_session *s, hsc_error *err)
+{
+    const hsc_config *c = &s->desc->config;
+    size_t d = (size_t)c->d_model, q = (size_t)c->n_heads * (size_t)c->d_head;
+    size_t kv = (size_t)c->n_kv_heads * (size_t)c->d_head, m = (size_t)c->d_mlp;
+    struct {
+        float **pointer;
+        size_t width;
+    } parts[] = {{&s->resid, d}, {&s->x, d}, {&s->q, q},   {&s->k, kv}, {&s->v, kv},
+                 {&s->z, q},     {&s->branch, d}, {&s->pre, m}, {&s->up, c->is_gated ? m : 0}};
+    size_t n_parts = sizeof parts / sizeof *parts, total = 0;
+    for (size_t i = 0; i < n_parts; i++) total += round_up(parts[i].width * (size_t)s->max_rows, 16);
+    s->arena = hsc__malloc_aligned(total * sizeof(float));
+    s->positions = hsc__malloc((size_t)s->max_rows * sizeof *s->positions);
+    if (!s->arena || !s->positions) return hsc__fail_memory(err, total * sizeof(float), "the activations");
+    float *next = s->arena;
+    for (size_t i = 0; i < n_parts; i++) {
+        *parts[i].pointer = next;
+        next += round_up(parts[i].width * (size_t)s->max_rows, 16);
+    }
+    return HSC_OK;
+}
+
+static hsc_status make_rope(hsc_session *s, const hsc__rope *rope, hsc_error *err)
+{
+    for (int i = 0; i < s->n_ropes; i++) {
+        if (s->ropes[i].rope->inv_freq == rope->inv_freq) return HSC_OK;
+    }
+    HSC_FAIL_IF(s->n_ropes == (int)(sizeof s->ropes / sizeof *s->ropes), HSC_EUNSUPPORTED,
+                "more than %d kinds of rotary embedding in one model", s->n_ropes);
+    hsc__rope_table *t = &s->ropes[s->n_ropes++];
+    size_t n = (size_t)s->max_tokens * (size_t)rope->half;
+    *t = (hsc__rope_table){rope, hsc__malloc(n * sizeof(float)), hsc__malloc(n * sizeof(float))};
+    if (!t->cosine || !t->sine) return hsc__fail_memory(err, n * sizeof(float), "the rotary table");
+    for (int p = 0; p < s->max_tokens; p++) {
+        for (int i = 0; i < rope->half; i++) {
+            float angle = (float)p * rope->inv_freq[i];
+            t->cosine[(size_t)p * (size_t)rope->half + (size_t)i] = cosf(angle);
+            t->sine[(size_t)p * (size_t)rope->half + (size_t)i] = sinf(angle);
+        }
+    }
+    return HSC_OK;
+}
+
+static hsc_status make_lists(hsc_session *s, hsc_error *err)
+{
+    size_t n = (size_t)s->max_seqs, sites = (size_t)HSC_N_SITES * (size_t)s->desc->config.n_layers;
+    s->lengths = hsc__calloc(n, sizeof *s->lengths);
+    s->pieces = hsc__calloc(n, sizeof *s->pieces);
+    s->seqs = hsc__calloc(n, sizeof *s->seqs);
+    s->watch = hsc__calloc(sites, 1);
+    if (!s->lengths || !s->pieces || !s->seqs || !s->watch) return hsc__fail_memory(err, n * 64 + sites, "a session");
+    return HSC_OK;
+}
+
+static hsc_status make(hsc_session *s, int n_threads, hsc_error *err)
+{
+    const hsc_config *c = &s->desc->config;
+    const hsc__kernels *k = hsc__kernels_get();
+    size_t linear = hsc__linear_scratch(k, s->max_rows), attention = hsc__attention_scratch(k, s->max_tokens, c->d_head);
+    HSC_TRY(hsc__exec_init(&s->exec, n_threads, linear > attention ? linear : attention, err));
+    HSC_TRY(make_lists(s, err));
+    HSC_TRY(make_cache(s, err));
+    HSC_TRY(make_arena(s, err));
+    for (int i = 0; i < c->n_layers; i++) {
+        if (s->desc->layers[i].rope.half) HSC_TRY(make_rope(s, &s->desc->layers[i].rope, err));
+    }
+    return HSC_OK;
+}
+
+static hsc_status check_options(const hsc_session_options *o, const hsc_config *c, hsc_error *err)
+{
+    HSC_FAIL_IF(o->n_threads < 0 || o->n_threads > 1024, HSC_EINVAL, "n_threads is %d, 0 to 1024 are accepted",
+                o->n_threads);
+    HSC_FAIL_IF(o->max_tokens < 0 || o->max_tokens > c->n_ctx, HSC_EINVAL,
+                "max_tokens is %d, the model's context is %d", o->max_tokens, c->n_ctx);
+    HSC_FAIL_IF(o->max_seqs < 0 || o->max_seqs > 1 << 20, HSC_EINVAL, "max_seqs is %d, 0 to %d are accepted",
+                o->max_seqs, 1 << 20);
+    HSC_FAIL_IF(o->chunk < 0, HSC_EINVAL, "chunk is %d, it cannot be negative", o->chunk);
+    HSC_FAIL_IF(o->compute != HSC_COMPUTE_F32, HSC_EINVAL, "compute kind %d does not exist", (int)o->compute);
+    return HSC_OK;
+}
+
+hsc_status hsc_session_new(hsc_session **out, const hsc_model *model, const hsc_session_options *options,
+                           hsc_error *err)
+{
+    static const hsc_session_options defaults;
+    const hsc_session_options *o = options ? options : &defaults;
+    const hsc_config *c = &model->desc.config;
+    *out = NULL;
+    hsc__error_clear(err);
+    HSC_TRY(check_options(o, c, err));
+    hsc_session *s = hsc__calloc(1, sizeof *s);
+    if (!s) return hsc__fail_memory(err, sizeof *s, "a session");
+    s->model = model;
+    s->desc = &model->desc;
+    s->max_tokens = o->max_tokens ? o->max_tokens : c->n_ctx;
+    s->max_seqs = o->max_seqs ? o->max_seqs : 1;
+    int64_t all = (int64_t)s->max_tokens * s->max_seqs, chunk = o->chunk ? o->chunk : DEFAULT_CHUNK;
+    s->max_rows = (int)(all < chunk || !c->causal ? (all > INT32_MAX ? INT32_MAX : all) : chunk);
+    hsc_status status = make(s, o->n_threads ? o->n_threads : hsc__default_threads(), err);
+    if (status != HSC_OK) {
+        hsc_session_free(s);
+        return status;
+    }
+    *out = s;
+    return HSC_OK;
+}
+
+void hsc_session_free(hsc_session *s)
+{
+    if (!s) return;
+    hsc_session_record_clear(s);
+    hsc__free(s->kept);
+    hsc__free(s->observers);
+    hsc__free(s->logits);
+    for (int i = 0; i < s->n_ropes; i++) {
+        hsc__free(s->ropes[i].cosine);
+        hsc__free(s->ropes[i].sine);
+    }
+    hsc__free_aligned(s->arena);
+    hsc__free(s->positions);
+    hsc__free(s->k_cache);
+    hsc__free(s->v_cache);
+    hsc__free(s->lengths);
+    hsc__free(s->pieces);
+    hsc__free(s->seqs);
+    hsc__free(s->watch);
+    hsc__exec_free(&s->exec);
+    hsc__free(s);
+}
+
+const hsc_model *hsc_session_model(const hsc_session *s)
+{
+    return s->model;
+}
+
+int hsc_session_n_threads(const hsc_session *s)
+{
+    return s->exec.n_threads;
+}
+
+void hsc_session_reset(hsc_session *s)
+{
+    memset(s->lengths, 0, (size_t)s->max_seqs * sizeof *s->lengths);
+    s->valid = false;
+}
+
+int hsc_session_length(const hsc_session *s, int seq)
+{
+    return seq < 0 || seq >= s->max_seqs ? 0 : s->lengths[seq];
+}
+
+hsc_status hsc_session_truncate(hsc_session *s, int seq, int n_tokens, hsc_error *err)
+{
+    HSC_FAIL_IF(seq < 0 || seq >= s->max_seqs, HSC_EINVAL, "sequence %d does not exist, the session has %d", seq,
+                s->max_seqs);
+    HSC_FAIL_IF(n_tokens < 0 || n_tokens > s->lengths[seq], HSC_EINVAL,
+                "sequence %d holds %d tokens and cannot be cut to %d", seq, s->lengths[seq], n_tokens);
+    s->lengths[seq] = n_tokens;
+    return HSC_OK;
+}
+
+/* Fills s->seqs from the batch and checks every limit. */
+static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err)
+{
+    const hsc_config *c = &s->desc->config;
+    int n_seqs = b->seq_lengths ? b->n_seqs : 1;
+    HSC_FAIL_IF(b->n_tokens < 1, HSC_EINVAL, "the batch has no tokens");
+    HSC_FAIL_IF(n_seqs < 1 || n_seqs > s->max_seqs, HSC_EINVAL, "the batch has %d sequences, the session takes 1 to %d",
+                n_seqs, s->max_seqs);
+    HSC_FAIL_IF((unsigned)b->logits > HSC_LOGITS_NONE, HSC_EINVAL, "logits is %d, 0 to 2 are accepted", (int)b->logits);
+    int64_t row = 0;
+    for (int i = 0; i < n_seqs; i++) {
+        int n = b->seq_lengths ? b->seq_lengths[i] : b->n_tokens, past = s->lengths[i];
+        HSC_FAIL_IF(n < 1 || row + n > b->n_tokens, HSC_EINVAL, "sequence %d has length %d, the batch has %d tokens", i,
+                    n, b->n_tokens);
+        HSC_FAIL_IF((int64_t)past + n > c->n_ctx, HSC_EINVAL,
+                    "sequence %d would have %lld tokens, the model's context is %d", i, (long long)past + n, c->n_ctx);
+        HSC_FAIL_IF((int64_t)past + n > s->max_tokens, HSC_EINVAL,
+                    "sequence %d would have %lld tokens, this session was made for %d", i, (long long)past + n,
+                    s->max_tokens);
+        HSC_FAIL_IF(!c->causal && past > 0, HSC_EINVAL,
+                    "sequence %d cannot be continued: every token of this model sees the later ones", i);
+        s->seqs[i] = (hsc__batch_seq){(int)row, n, past};
+        row += n;
+    }
+    HSC_FAIL_IF(row != b->n_tokens, HSC_EINVAL, "the sequences have %lld tokens together, the batch has %d",
+                (long long)row, b->n_tokens);
+    for (int i = 0; i < b->n_tokens; i++) {
+        HSC_FAIL_IF(b->ids[i] < 0 || b->ids[i] >= c->d_vocab, HSC_EINVAL,
+                    "token id %d at index %d is outside the model's vocabulary of %d", (int)b->ids[i], i, c->d_vocab);
+    }
+    s->n_seqs = n_seqs;
+    s->n_tokens = b->n_tokens;
+    return HSC_OK;
+}
+
+/* Room for the rows of logits that the batch asks for. */
+static hsc_status prepare_logits(hsc_session *s, hsc_logits_rows rows, hsc_error *err)
+{
+    s->logits_rows = hsc__watched(s, HSC_LOGITS, 0) ? HSC_LOGITS_ALL : rows;
+    s->n_logits = s->logits_rows == HSC_LOGITS_ALL ? s->n_tokens : s->logits_rows == HSC_LOGITS_LAST ? s->n_seqs : 0;
+    size_t need = (size_t)s->n_logits * (size_t)s->desc->config.d_vocab;
+    if (need <= s->logits_capacity) return HSC_OK;
+    hsc__free(s->logits);
+    s->logits_capacity = 0;
+    s->logits = hsc__malloc(need * sizeof *s->logits);
+    if (!s->logits) return hsc__fail_memory(err, need * sizeof *s->logits, "the logits");
+    s->logits_capacity = need;
+    return HSC_OK;
+}
+
+/* Pieces of the next at most max_rows rows of the batch, from batch row `from` on. Returns how many rows they have. */
+static int cut_chunk(hsc_session *s, int from)
+{
+    int n_rows = s->n_tokens - from < s->max_rows ? s->n_tokens - from : s->max_rows;
+    s->n_pieces = 0;
+    s->n_rows = n_rows;
+    for (int i = 0; i < s->n_seqs; i++) {
+        const hsc__batch_seq *q = &s->seqs[i];
+        int start = q->row > from ? q->row : from, end = q->row + q->n_query;
+        if (end > from + n_rows) end = from + n_rows;
+        if (start >= end) continue;
+        hsc__piece p = {i, start - from, end - start, q->past + start - q->row, start, start - q->row};
+        for (int r = 0; r < p.n_rows; r++) s->positions[p.row + r] = p.position + r;
+        s->pieces[s->n_pieces++] = p;
+    }
+    return n_rows;
+}
+
+hsc_status hsc_forward(hsc_session *s, const hsc_batch *batch, hsc_error *err)
+{
+    hsc__error_clear(err);
+    s->valid = false;
+    HSC_TRY(check_batch(s, batch, err));
+    HSC_TRY(prepare_logits(s, batch->logits, err));
+    HSC_TRY(hsc__watch_prepare(s, err));
+    for (int from = 0; from < s->n_tokens;) {
+        int n_rows = cut_chunk(s, from);
+        HSC_TRY(hsc__forward_chunk(s, batch->ids + from, err));
+        from += n_rows;
+    }
+    for (int i = 0; i < s->n_seqs; i++) s->lengths[i] += s->seqs[i].n_query;
+    s->valid = true;
+    return HSC_OK;
+}
+
+hsc_status hsc_session_logits(const hsc_session *s, hsc_view *out, hsc_error *err)
+{
+    HSC_FAIL_IF(!s->valid || !s->n_logits, HSC_ENOTFOUND, "the last pass made no logits");
+    *out = (hsc_view){s->logits, 2, {s->n_logits, s->desc->config.d_vocab}};
+    return HSC_OK;
+}

@@ -1,0 +1,107 @@
+/* The session object: cache, scratch, records and observers; what the files session.c, watch.c and forward.c share. */
+#ifndef HSC_MODEL_SESSION_H
+#define HSC_MODEL_SESSION_H
+
+#include "model/model.h"
+#include "tensor/attention.h"
+
+/* A run of rows of one sequence inside the chunk that is going through the layers. */
+typedef struct hsc__piece {
+    int seq;
+    int row;         /* first row in the chunk */
+    int n_rows;
+    int position;    /* position of the first row in its sequence */
+    int batch_row;   /* first row in the batch */
+    int batch_query; /* the same, counted inside the batch's sequence */
+} hsc__piece;
+
+/* What the batch asks of one sequence. */
+typedef struct hsc__batch_seq {
+    int row, n_query; /* rows in the batch */
+    int past;         /* tokens that the cache held before */
+} hsc__batch_seq;
+
+/* A record and what the last pass left in it. Row sites: [n_tokens][row_size]; patterns: the sequences' blocks
+ * [heads][queries][n_key] one after the other. */
+typedef struct hsc__kept {
+    hsc_record spec;
+    float *data;
+    size_t capacity; /* floats */
+} hsc__kept;
+
+typedef struct hsc__rope_table {
+    const hsc__rope *rope;
+    float *cosine, *sine; /* [max_tokens][half] */
+} hsc__rope_table;
+
+enum { HSC__WATCH_RECORD = 1, HSC__WATCH_OBSERVE = 2 };
+
+struct hsc_session {
+    const hsc_model *model;
+    const hsc__desc *desc;
+    hsc__exec exec;
+    int max_tokens, max_seqs;
+    int max_rows; /* rows that go through a layer together */
+
+    /* The cache: k and v of layer l, sequence s at k + l * k_layer + s * k_seq. */
+    float *k_cache, *v_cache;
+    size_t k_layer, k_seq, k_head, v_layer, v_seq, v_head;
+    int *lengths; /* [max_seqs] */
+
+    hsc__rope_table ropes[4];
+    int n_ropes;
+
+    /* Activations of a chunk, [max_rows][...] each, in one allocation. */
+    float *arena;
+    float *resid, *x, *q, *k, *v, *z, *branch, *pre, *up;
+    int *positions; /* [max_rows] */
+
+    hsc__piece *pieces; /* [max_seqs] */
+    int n_pieces, n_rows;
+
+    /* The last batch. */
+    hsc__batch_seq *seqs; /* [max_seqs] */
+    int n_seqs, n_tokens;
+    bool valid; /* the last pass ended well: records and logits may be read */
+    hsc_logits_rows logits_rows;
+    float *logits;
+    size_t logits_capacity;
+    int n_logits;
+
+    /* Who looks where. */
+    unsigned char *watch; /* [HSC_N_SITES][n_layers], HSC__WATCH_ bits; global sites use layer 0 */
+    hsc__kept *kept;
+    size_t n_kept, kept_capacity;
+    hsc_observer *observers;
+    size_t n_observers, observers_capacity;
+};
+
+/* watch.c */
+
+/* The bits of a site; layer is 0 for global sites. */
+static inline int hsc__watched(const hsc_session *s, hsc_site site, int layer)
+{
+    return s->watch[(size_t)site * (size_t)s->desc->config.n_layers + (size_t)layer];
+}
+
+/* Makes room for everything that this batch (s->seqs) will record. */
+hsc_status hsc__watch_prepare(hsc_session *s, hsc_error *err);
+
+/* The chunk's rows [n_rows][row_size] pass a site: observers first (they may edit), then records. Call it only when the
+ * site is watched. HSC_ECANCELED. */
+hsc_status hsc__watch_rows(hsc_session *s, hsc_site site, int layer, float *data, int row_size, size_t stride,
+                           hsc_error *err);
+
+/* A block of attn_scores or pattern passes; called by several workers. Non-zero cancels. */
+int hsc__watch_block(hsc_session *s, hsc_site site, int layer, int piece, int head, int first_query, int n_rows,
+                     int n_key, float *data, size_t stride);
+
+/* Floats a row of a row site has in this model; 0 for attn_scores and pattern. */
+int hsc__site_row_size(const hsc__desc *desc, hsc_site site);
+
+/* forward.c */
+
+/* Runs rows of the batch that s->pieces describe through all layers; ids belong to these rows. */
+hsc_status hsc__forward_chunk(hsc_session *s, const hsc_token *ids, hsc_error *err);
+
+#endif

@@ -1,0 +1,265 @@
+/* Binding of names to tensors and fields, with every check that a hostile or foreign checkpoint needs. */
+#include "model/source.h"
+
+#include "base/dtype.h"
+#include "base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_MAX_BYTES = 256 };
+
+void *hsc__source_alloc(hsc__source *src, size_t n_bytes)
+{
+    return hsc__arena_alloc(src->arena, n_bytes);
+}
+
+static void full_name(char *out, const hsc__source *src, const char *name)
+{
+    snprintf(out, NAME_MAX_BYTES, "%s%s", src->prefix ? src->prefix : "", name);
+}
+
+bool hsc__source_has(const hsc__source *src, const char *name)
+{
+    char full[NAME_MAX_BYTES];
+    full_name(full, src, name);
+    return hsc__tensors_find(src->tensors, full) != NULL;
+}
+
+void hsc__source_prefix(hsc__source *src, const char *const *candidates, const char *probe)
+{
+    for (; *candidates; candidates++) {
+        src->prefix = *candidates;
+        if (hsc__source_has(src, probe)) return;
+    }
+    src->prefix = "";
+}
+
+/* Finds a tensor and marks it as used; NULL when absent. */
+static const hsc__tensor *take(hsc__source *src, const char *full)
+{
+    const hsc__tensor *t = hsc__tensors_find(src->tensors, full);
+    if (t) src->used[t - hsc__tensors_at(src->tensors, 0)] = 1;
+    return t;
+}
+
+static void shape_text(char *out, size_t capacity, const hsc__tensor *t)
+{
+    size_t at = 0;
+    for (int i = 0; i < t->n_dims && at < capacity; i++)
+        at += (size_t)snprintf(out + at, capacity - at, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
+    if (t->n_dims == 0) snprintf(out, capacity, "%s", "");
+}
+
+static hsc_status check_type(const hsc__tensor *t, hsc_error *err)
+{
+    HSC_FAIL_IF(!hsc__kernels_can_read(t->dtype), HSC_EUNSUPPORTED, "%s: tensor %s has type %s, which is not supported",
+                t->path, t->name, t->dtype_name);
+    return HSC_OK;
+}
+
+static hsc_status bind_matrix(hsc__source *src, hsc__weight *out, int64_t n_out, int64_t n_in, bool transposed,
+                              const char *full, hsc_error *err)
+{
+    const hsc__tensor *t = take(src, full);
+    HSC_FAIL_IF(!t, HSC_EFORMAT, "%s: tensor %s is missing", src->path, full);
+    int64_t rows = transposed ? n_in : n_out, columns = transposed ? n_out : n_in;
+    if (t->n_dims != 2 || t->shape[0] != rows || t->shape[1] != columns) {
+        char have[128];
+        shape_text(have, sizeof have, t);
+        return hsc__fail(err, HSC_EFORMAT, 0, "%s: tensor %s has shape [%s], the configuration asks for [%lld, %lld]",
+                         t->path, full, have, (long long)rows, (long long)columns);
+    }
+    HSC_TRY(check_type(t, err));
+    HSC_FAIL_IF(columns % hsc__dtype_block(t->dtype) != 0, HSC_EFORMAT,
+                "%s: tensor %s: rows of %lld values are not whole %s blocks", t->path, full, (long long)columns,
+                t->dtype_name);
+    *out = (hsc__weight){.dtype = t->dtype, .transposed = transposed, .n_out = (int)n_out, .n_in = n_in,
+                         .row_bytes = hsc__dtype_bytes(t->dtype, (size_t)columns), .data = t->data};
+    return HSC_OK;
+}
+
+#define FORMAT_NAME(full)                                                                                              \
+    char part_[NAME_MAX_BYTES], full[NAME_MAX_BYTES];                                                                  \
+    va_list args_;                                                                                                     \
+    va_start(args_, name);                                                                                             \
+    vsnprintf(part_, sizeof part_, name, args_);                                                                       \
+    va_end(args_);                                                                                                     \
+    if (snprintf(full, sizeof full, "%s%s", src->prefix ? src->prefix : "", part_) >= (int)sizeof full)                \
+    return hsc__fail(err, HSC_EFORMAT, 0, "%s: a tensor name is too long", src->path)
+
+hsc_status hsc__bind_matrix(hsc__source *src, hsc__weight *out, int64_t n_out, int64_t n_in, bool transposed,
+                            hsc_error *err, const char *name, ...)
+{
+    FORMAT_NAME(full);
+    return bind_matrix(src, out, n_out, n_in, transposed, full, err);
+}
+
+static hsc_status bind_vector(hsc__source *src, const float **out, int64_t n, bool optional, const char *full,
+                              hsc_error *err)
+{
+    *out = NULL;
+    const hsc__tensor *t = take(src, full);
+    if (!t && optional) return HSC_OK;
+    HSC_FAIL_IF(!t, HSC_EFORMAT, "%s: tensor %s is missing", src->path, full);
+    if (t->n_dims != 1 || t->shape[0] != n) {
+        char have[128];
+        shape_text(have, sizeof have, t);
+        return hsc__fail(err, HSC_EFORMAT, 0, "%s: tensor %s has shape [%s], the configuration asks for [%lld]",
+                         t->path, full, have, (long long)n);
+    }
+    HSC_TRY(check_type(t, err));
+    float *values = hsc__source_alloc(src, (size_t)n * sizeof *values);
+    if (!values) return hsc__fail_memory(err, (size_t)n * sizeof *values, full);
+    hsc__kernels_ref()->dequantise(t->dtype, t->data, n, values);
+    *out = values;
+    return HSC_OK;
+}
+
+hsc_status hsc__bind_vector(hsc__source *src, const float **out, int64_t n, hsc_error *err, const char *name, ...)
+{
+    FORMAT_NAME(full);
+    return bind_vector(src, out, n, false, full, err);
+}
+
+hsc_status hsc__bind_vector_optional(hsc__source *src, const float **out, int64_t n, hsc_error *err, const char *name,
+                                     ...)
+{
+    FORMAT_NAME(full);
+    return bind_vector(src, out, n, true, full, err);
+}
+
+hsc__weight hsc__weight_part(const hsc__weight *whole, int first, int n)
+{
+    hsc__weight part = *whole;
+    size_t skip = whole->transposed ? hsc__dtype_bytes(whole->dtype, (size_t)first) : (size_t)first * whole->row_bytes;
+    part.data = (const char *)whole->data + skip;
+    part.n_out = n;
+    if (whole->bias) part.bias = whole->bias + first;
+    return part;
+}
+
+static bool ends_with(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), m = strlen(suffix);
+    return n >= m && strcmp(text + n - m, suffix) == 0;
+}
+
+void hsc__source_ignore(hsc__source *src, const char *suffix)
+{
+    for (size_t i = 0; i < hsc__tensors_count(src->tensors); i++) {
+        if (ends_with(hsc__tensors_at(src->tensors, i)->name, suffix)) src->used[i] = 1;
+    }
+}
+
+void hsc__source_warn(hsc__source *src, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    if (src->n_warnings == sizeof src->warnings / sizeof *src->warnings) return;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (n < 0) return;
+    const char *copy = hsc__arena_strndup(src->arena, text, strlen(text));
+    if (copy) src->warnings[src->n_warnings++] = copy;
+}
+
+void hsc__source_warn_unused(hsc__source *src)
+{
+    size_t count = hsc__tensors_count(src->tensors), n_unused = 0, first = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!src->used[i] && n_unused++ == 0) first = i;
+    }
+    if (n_unused == 1)
+        hsc__source_warn(src, "%s: tensor %s is not used", src->path, hsc__tensors_at(src->tensors, first)->name);
+    else if (n_unused)
+        hsc__source_warn(src, "%s: %zu tensors are not used, the first is %s", src->path, n_unused,
+                         hsc__tensors_at(src->tensors, first)->name);
+}
+
+/* The name under which a field stands, `field` winning over `alias`; NULL when absent or null. */
+static const char *present(const hsc__source *src, const char *field, const char *alias)
+{
+    const char *names[2] = {field, alias};
+    for (int i = 0; i < 2; i++) {
+        if (!names[i]) continue;
+        const json_t *value = json_object_get(src->config, names[i]);
+        if (value && !json_is_null(value)) return names[i];
+    }
+    return NULL;
+}
+
+hsc_status hsc__config_int_or(const hsc__source *src, const char *field, const char *alias, int64_t fallback,
+                              int64_t low, int64_t high, int *out, hsc_error *err)
+{
+    const char *name = present(src, field, alias);
+    int64_t value = fallback;
+    if (name) HSC_TRY(hsc__json_int(src->config, name, fallback, low, high, &value, src->config_path, err));
+    *out = (int)value;
+    return HSC_OK;
+}
+
+hsc_status hsc__config_int(const hsc__source *src, const char *field, const char *alias, int64_t low, int64_t high,
+                           int *out, hsc_error *err)
+{
+    HSC_FAIL_IF(!present(src, field, alias), HSC_EFORMAT, "%s: field \"%s\" is missing", src->config_path, field);
+    return hsc__config_int_or(src, field, alias, 0, low, high, out, err);
+}
+
+hsc_status hsc__meta_int(const hsc__source *src, const char *key, int64_t high, int *out, hsc_error *err)
+{
+    int64_t value;
+    HSC_FAIL_IF(!hsc__gguf_has(src->gguf, key), HSC_EFORMAT, "%s: key %s is missing", src->path, key);
+    HSC_TRY(hsc__gguf_get_int(src->gguf, key, 0, 1, high, &value, err));
+    *out = (int)value;
+    return HSC_OK;
+}
+
+hsc_status hsc__meta_vocab(const hsc__source *src, int *out, hsc_error *err)
+{
+    const hsc__tensor *embed = hsc__tensors_find(src->tensors, "token_embd.weight");
+    HSC_FAIL_IF(!embed || embed->n_dims != 2 || embed->shape[0] < 1 || embed->shape[0] > 1 << 24, HSC_EFORMAT,
+                "%s: tensor token_embd.weight is missing or not a matrix", src->path);
+    *out = (int)embed->shape[0];
+    return HSC_OK;
+}
+
+hsc_status hsc__config_act(const hsc__source *src, const char *field, const char *fallback, hsc__act *out,
+                           hsc_error *err)
+{
+    static const struct {
+        const char *name;
+        hsc__act act;
+    } known[] = {
+        {"gelu", HSC__ACT_GELU},           {"gelu_python", HSC__ACT_GELU},
+        {"gelu_new", HSC__ACT_GELU_TANH},  {"gelu_pytorch_tanh", HSC__ACT_GELU_TANH},
+        {"gelu_fast", HSC__ACT_GELU_TANH}, {"gelu_accurate", HSC__ACT_GELU_TANH},
+        {"relu", HSC__ACT_RELU},           {"silu", HSC__ACT_SILU},
+        {"swish", HSC__ACT_SILU},          {"tanh", HSC__ACT_TANH},
+        {"linear", HSC__ACT_NONE},
+    };
+    const char *name;
+    HSC_TRY(hsc__json_string(src->config, field, fallback, &name, src->config_path, err));
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(known[i].name, name) == 0) {
+            *out = known[i].act;
+            return HSC_OK;
+        }
+    }
+    return hsc__fail(err, HSC_EUNSUPPORTED, 0, "%s: field \"%s\": activation \"%s\" is not supported", src->config_path,
+                     field, name);
+}
+
+hsc_status hsc__make_inv_freq(hsc__source *src, const float **out, double base, int d_rot, hsc_error *err)
+{
+    float *inv_freq = hsc__source_alloc(src, (size_t)(d_rot / 2) * sizeof *inv_freq);
+    if (!inv_freq) return hsc__fail_memory(err, (size_t)d_rot * 2, "rotary frequencies");
+    for (int i = 0; i < d_rot / 2; i++) {
+        float exponent = (float)(2 * i) / (float)d_rot;
+        inv_freq[i] = 1.0f / (float)pow(base, (double)exponent);
+    }
+    *out = inv_freq;
+    return HSC_OK;
+}

@@ -1,0 +1,254 @@
+/*
+ * Records and observers. They only read what the pass computes anyway (or write into it, when they edit), so the
+ * arithmetic is the same whoever watches.
+ */
+#include "model/session.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_pattern(hsc_site site)
+{
+    return site == HSC_ATTN_SCORES || site == HSC_PATTERN;
+}
+
+int hsc__site_row_size(const hsc__desc *desc, hsc_site site)
+{
+    const hsc_config *c = &desc->config;
+    switch (site) {
+    case HSC_Q:
+    case HSC_ROT_Q:
+    case HSC_Z: return c->n_heads * c->d_head;
+    case HSC_K:
+    case HSC_ROT_K:
+    case HSC_V: return c->n_kv_heads * c->d_head;
+    case HSC_MLP_PRE:
+    case HSC_MLP_UP:
+    case HSC_MLP_POST: return c->d_mlp;
+    case HSC_LOGITS: return c->d_vocab;
+    case HSC_ATTN_SCORES:
+    case HSC_PATTERN: return 0;
+    default: return c->d_model;
+    }
+}
+
+static void mark(hsc_session *s, hsc_site site, int layer, int bit)
+{
+    size_t n = (size_t)s->desc->config.n_layers;
+    bool all = layer < 0 && hsc_site_per_layer(site);
+    for (size_t i = 0; i < n; i++) {
+        if (all || i == (size_t)(hsc_site_per_layer(site) ? layer : 0)) s->watch[(size_t)site * n + i] |= (unsigned char)bit;
+    }
+}
+
+static hsc_status check_place(const hsc_session *s, hsc_site site, int layer, hsc_error *err)
+{
+    const hsc_config *c = &s->desc->config;
+    HSC_FAIL_IF((unsigned)site >= HSC_N_SITES, HSC_EINVAL, "site %d does not exist", (int)site);
+    HSC_FAIL_IF(!hsc_model_has_site(s->model, site), HSC_EINVAL, "a model of architecture %s has no site \"%s\"", c->arch,
+                hsc_site_name(site));
+    HSC_FAIL_IF(hsc_site_per_layer(site) && (layer < -1 || layer >= c->n_layers), HSC_EINVAL,
+                "layer %d does not exist, the model has %d", layer, c->n_layers);
+    return HSC_OK;
+}
+
+hsc_status hsc_session_record(hsc_session *s, const hsc_record *r, hsc_error *err)
+{
+    hsc__error_clear(err);
+    HSC_TRY(check_place(s, r->site, r->layer, err));
+    HSC_FAIL_IF(r->head < -1 || r->head >= s->desc->config.n_heads, HSC_EINVAL,
+                "head %d does not exist, a layer has %d", r->head, s->desc->config.n_heads);
+    HSC_FAIL_IF(r->query < -1, HSC_EINVAL, "query %d does not exist", r->query);
+    bool each = hsc_site_per_layer(r->site) && r->layer < 0;
+    size_t n = each ? (size_t)s->desc->config.n_layers : 1;
+    HSC_TRY(hsc__grow(&s->kept, &s->kept_capacity, s->n_kept + n, sizeof *s->kept, err));
+    for (size_t i = 0; i < n; i++) {
+        hsc__kept *kept = &s->kept[s->n_kept++];
+        *kept = (hsc__kept){.spec = *r};
+        if (each) kept->spec.layer = (int)i;
+        if (!hsc_site_per_layer(r->site)) kept->spec.layer = 0;
+        if (!is_pattern(r->site)) kept->spec.head = kept->spec.query = -1;
+    }
+    mark(s, r->site, r->layer, HSC__WATCH_RECORD);
+    s->valid = false;
+    return HSC_OK;
+}
+
+static void clear_bit(hsc_session *s, int bit)
+{
+    size_t n = (size_t)HSC_N_SITES * (size_t)s->desc->config.n_layers;
+    for (size_t i = 0; i < n; i++) s->watch[i] &= (unsigned char)~bit;
+}
+
+void hsc_session_record_clear(hsc_session *s)
+{
+    for (size_t i = 0; i < s->n_kept; i++) hsc__free(s->kept[i].data);
+    s->n_kept = 0;
+    if (s->watch) clear_bit(s, HSC__WATCH_RECORD);
+}
+
+hsc_status hsc_session_observe(hsc_session *s, const hsc_observer *o, hsc_error *err)
+{
+    hsc__error_clear(err);
+    HSC_TRY(check_place(s, o->site, o->layer, err));
+    HSC_FAIL_IF(!o->fn, HSC_EINVAL, "an observer needs a function");
+    HSC_TRY(hsc__grow(&s->observers, &s->observers_capacity, s->n_observers + 1, sizeof *s->observers, err));
+    s->observers[s->n_observers++] = *o;
+    mark(s, o->site, o->layer, HSC__WATCH_OBSERVE);
+    return HSC_OK;
+}
+
+void hsc_session_observe_clear(hsc_session *s)
+{
+    s->n_observers = 0;
+    clear_bit(s, HSC__WATCH_OBSERVE);
+}
+
+/* Rows, heads and keys that a pattern record keeps of a sequence. */
+static int kept_heads(const hsc_session *s, const hsc__kept *r)
+{
+    return r->spec.head < 0 ? s->desc->config.n_heads : 1;
+}
+
+static int kept_queries(const hsc__kept *r, const hsc__batch_seq *q)
+{
+    return r->spec.query < 0 ? q->n_query : r->spec.query < q->n_query ? 1 : 0;
+}
+
+static size_t pattern_floats(const hsc_session *s, const hsc__kept *r, const hsc__batch_seq *q)
+{
+    return (size_t)kept_heads(s, r) * (size_t)kept_queries(r, q) * (size_t)(q->past + q->n_query);
+}
+
+/* Where the block of sequence `seq` starts; seq = n_seqs gives the whole size. */
+static size_t pattern_offset(const hsc_session *s, const hsc__kept *r, int seq)
+{
+    size_t floats = 0;
+    for (int i = 0; i < seq; i++) floats += pattern_floats(s, r, &s->seqs[i]);
+    return floats;
+}
+
+hsc_status hsc__watch_prepare(hsc_session *s, hsc_error *err)
+{
+    for (size_t i = 0; i < s->n_kept; i++) {
+        hsc__kept *r = &s->kept[i];
+        if (r->spec.site == HSC_LOGITS) continue; /* the logits of the pass itself are the record */
+        size_t need = is_pattern(r->spec.site) ? pattern_offset(s, r, s->n_seqs)
+                                               : (size_t)s->n_tokens * (size_t)hsc__site_row_size(s->desc, r->spec.site);
+        if (need <= r->capacity) continue;
+        hsc__free(r->data);
+        r->capacity = 0;
+        r->data = hsc__malloc(need * sizeof *r->data);
+        if (!r->data) return hsc__fail_memory(err, need * sizeof *r->data, hsc_site_name(r->spec.site));
+        r->capacity = need;
+    }
+    return HSC_OK;
+}
+
+static bool same_place(hsc_site site, int layer, hsc_site of, int of_layer)
+{
+    return site == of && (!hsc_site_per_layer(site) || of_layer < 0 || layer == of_layer);
+}
+
+static int call_observers(hsc_session *s, const hsc_block *block)
+{
+    for (size_t i = 0; i < s->n_observers; i++) {
+        const hsc_observer *o = &s->observers[i];
+        if (same_place(block->site, block->layer, o->site, o->layer) && o->fn(o->user, block)) return 1;
+    }
+    return 0;
+}
+
+hsc_status hsc__watch_rows(hsc_session *s, hsc_site site, int layer, float *data, int row_size, size_t stride,
+                           hsc_error *err)
+{
+    if (hsc__watched(s, site, layer) & HSC__WATCH_OBSERVE) {
+        for (int i = 0; i < s->n_pieces; i++) {
+            const hsc__piece *p = &s->pieces[i];
+            hsc_block block = {site, layer, p->seq, -1, p->position, p->n_rows, row_size, stride,
+                               data + (size_t)p->row * stride};
+            HSC_FAIL_IF(call_observers(s, &block), HSC_ECANCELED, "an observer at %s stopped the pass",
+                        hsc_site_name(site));
+        }
+    }
+    for (size_t i = 0; i < s->n_kept; i++) {
+        const hsc__kept *r = &s->kept[i];
+        if (site == HSC_LOGITS || !same_place(site, layer, r->spec.site, r->spec.layer)) continue;
+        for (int row = 0; row < s->n_rows; row++)
+            memcpy(r->data + (size_t)(s->pieces[0].batch_row + row) * (size_t)row_size, data + (size_t)row * stride,
+                   (size_t)row_size * sizeof *data);
+    }
+    return HSC_OK;
+}
+
+/* Copies the rows of a block that a record wants. Keys of the batch that lie past this chunk cannot be seen by it. */
+static void keep_block(const hsc_session *s, const hsc__kept *r, const hsc__piece *p, int head, int first_query,
+                       int n_rows, int n_key, const float *data, size_t stride)
+{
+    const hsc__batch_seq *q = &s->seqs[p->seq];
+    int n_full = q->past + q->n_query, n_queries = kept_queries(r, q);
+    if (r->spec.head >= 0 && head != r->spec.head) return;
+    float unseen = r->spec.site == HSC_PATTERN ? 0 : -INFINITY;
+    float *base = r->data + pattern_offset(s, r, p->seq) +
+                  (size_t)(r->spec.head < 0 ? head : 0) * (size_t)n_queries * (size_t)n_full;
+    for (int i = 0; i < n_rows; i++) {
+        int query = p->batch_query + first_query + i;
+        if (r->spec.query >= 0 && query != r->spec.query) continue;
+        float *row = base + (size_t)(r->spec.query < 0 ? query : 0) * (size_t)n_full;
+        memcpy(row, data + (size_t)i * stride, (size_t)n_key * sizeof *row);
+        for (int key = n_key; key < n_full; key++) row[key] = unseen;
+    }
+}
+
+int hsc__watch_block(hsc_session *s, hsc_site site, int layer, int piece, int head, int first_query, int n_rows,
+                     int n_key, float *data, size_t stride)
+{
+    const hsc__piece *p = &s->pieces[piece];
+    if (hsc__watched(s, site, layer) & HSC__WATCH_OBSERVE) {
+        hsc_block block = {site, layer, p->seq, head, p->position + first_query, n_rows, n_key, stride, data};
+        if (call_observers(s, &block)) return 1;
+    }
+    for (size_t i = 0; i < s->n_kept; i++) {
+        const hsc__kept *r = &s->kept[i];
+        if (same_place(site, layer, r->spec.site, r->spec.layer))
+            keep_block(s, r, p, head, first_query, n_rows, n_key, data, stride);
+    }
+    return 0;
+}
+
+/* The record that answers for a place. */
+static const hsc__kept *find_kept(const hsc_session *s, hsc_site site, int layer)
+{
+    for (size_t i = 0; i < s->n_kept; i++) {
+        if (same_place(site, layer, s->kept[i].spec.site, s->kept[i].spec.layer)) return &s->kept[i];
+    }
+    return NULL;
+}
+
+hsc_status hsc_session_activation(const hsc_session *s, hsc_site site, int layer, int seq, hsc_view *out,
+                                  hsc_error *err)
+{
+    const hsc_config *c = &s->desc->config;
+    HSC_TRY(check_place(s, site, layer, err));
+    HSC_FAIL_IF(layer < 0 && hsc_site_per_layer(site), HSC_EINVAL, "layer %d does not exist, the model has %d", layer,
+                c->n_layers);
+    const hsc__kept *r = find_kept(s, site, layer);
+    HSC_FAIL_IF(!r || !s->valid, HSC_ENOTFOUND, "%s of layer %d was not recorded in the last pass", hsc_site_name(site),
+                layer);
+    HSC_FAIL_IF(seq < 0 || seq >= s->n_seqs, HSC_EINVAL, "sequence %d does not exist, the batch had %d", seq, s->n_seqs);
+    const hsc__batch_seq *q = &s->seqs[seq];
+    if (is_pattern(site)) {
+        *out = (hsc_view){r->data + pattern_offset(s, r, seq), 3,
+                          {kept_heads(s, r), kept_queries(r, q), q->past + q->n_query}};
+        return HSC_OK;
+    }
+    int row_size = hsc__site_row_size(s->desc, site);
+    const float *rows = site == HSC_LOGITS ? s->logits : r->data;
+    *out = (hsc_view){rows + (size_t)q->row * (size_t)row_size, 2, {q->n_query, row_size}};
+    if (site >= HSC_Q && site <= HSC_ROT_K) {
+        *out = (hsc_view){out->data, 3, {q->n_query, row_size / c->d_head, c->d_head}};
+    } else if (site == HSC_Z) {
+        *out = (hsc_view){out->data, 3, {q->n_query, c->n_heads, c->d_head}};
+    }
+    return HSC_OK;
+}
