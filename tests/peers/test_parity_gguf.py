@@ -1,0 +1,73 @@
+"""GGUF files written with the gguf package, rows and columns in llama.cpp's order, against transformers on the weights
+that each file holds once dequantised. The same toy as a Hugging Face folder must give the same results. That the writer
+here and transformers understand a llama file alike is checked by letting transformers read it."""
+import torch
+from transformers import AutoModelForCausalLM
+
+import checkpoints as make
+import common
+import reference
+
+SMALL = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 80}
+
+# name, changes to the configuration, type of the matrices, type of the embedding
+FILES = [
+    ("gguf-f32", {}, "F32", None),
+    ("gguf-f32-one-kv", {"num_key_value_heads": 1, "rope_theta": 500000.0}, "F32", None),
+    ("gguf-f32-head-dim", {"head_dim": 24}, "F32", None),
+    ("gguf-f32-tied", {"tie_word_embeddings": True, "rms_norm_eps": 1e-3}, "F32", None),
+    ("gguf-f32-biases", {"attention_bias": True}, "F32", None),
+    ("gguf-f16", {}, "F16", None),
+    ("gguf-bf16", {"tie_word_embeddings": True}, "BF16", None),
+    ("gguf-q8_0", {"hidden_size": 128, "num_attention_heads": 8}, "Q8_0", None),
+    ("gguf-q8_0-tied", {"tie_word_embeddings": True}, "Q8_0", None),
+    ("gguf-q4_0", {}, "Q4_0", "F16"),
+    ("gguf-q4_1-tied", {"tie_word_embeddings": True}, "Q4_1", "Q8_0"),
+    ("gguf-q5_0", {}, "Q5_0", None),
+    ("gguf-q5_1", {}, "Q5_1", None),
+]
+GPT2_FILES = [
+    ("gguf-gpt2-f32", {}, "F32", None),
+    ("gguf-gpt2-f16", {"tie_word_embeddings": False, "n_inner": 96}, "F16", None),
+    ("gguf-gpt2-q8_0", {}, "Q8_0", None),
+]
+LENGTH = 40
+
+
+def assert_read_alike(file, held):
+    """transformers reads the same weights from the file as `held` says it has."""
+    model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+    theirs = {name.removeprefix("model."): value for name, value in model.state_dict().items()}
+    for name, value in held.items():
+        assert torch.equal(value, theirs[name]), f"{file.name}: transformers reads another {name}"
+
+
+def compare(report, name, base, changes, kind, embedding, seed):
+    config = make.configuration(base, **changes)
+    tensors = (make.gpt2_tensors if base is make.GPT2 else make.llama_tensors)(config, seed)
+    ids = make.token_ids(config["vocab_size"], LENGTH, seed)
+    with common.scratch() as folder:
+        make.calibrate(folder / "work", config, tensors, ids, seed)
+        file = folder / f"{name}.gguf"
+        held = make.write_gguf(file, config, tensors, kind, embedding)
+        if base is make.LLAMA and "biases" not in name:
+            assert_read_alike(file, held)
+        twin = make.write_folder(folder / "twin", config, held)
+        f32, f64 = reference.both(make.open_with_transformers(twin), ids)
+        make.assert_spread(f32)
+        report.compare(name, common.run_sites(file, folder, ids), f32, f64)
+        # Both files hold one model: whatever is in the one must come out of the other.
+        report.compare(f"{name}, folder", common.run_sites(twin, folder, ids), f32, f64)
+
+
+def test_random_files():
+    report = common.Report()
+    for seed, (name, changes, kind, embedding) in enumerate(FILES, start=200):
+        compare(report, name, make.LLAMA, {**SMALL, **changes}, kind, embedding, seed)
+    for seed, (name, changes, kind, embedding) in enumerate(GPT2_FILES, start=300):
+        compare(report, name, make.GPT2, changes, kind, embedding, seed)
+    report.finish()
+
+
+if __name__ == "__main__":
+    common.main(globals())

