@@ -31,16 +31,23 @@ void hsc__error_clear(hsc_error *err);
         if (try_status_ != HSC_OK) return try_status_;                                                                 \
     } while (0)
 
-/* Returns from the enclosing function; `err` must be in scope. */
+/* Returns from the enclosing function; `err` must be in scope. The code is returned by itself, so that the compiler
+ * sees which paths fail. */
 #define HSC_FAIL_IF(condition, code, ...)                                                                              \
     do {                                                                                                               \
-        if (condition) return hsc__fail(err, (code), 0, __VA_ARGS__);                                                  \
+        if (condition) {                                                                                               \
+            hsc__fail(err, (code), 0, __VA_ARGS__);                                                                    \
+            return (code);                                                                                             \
+        }                                                                                                              \
     } while (0)
 
 /* As HSC_FAIL_IF with the byte offset of the fault in the file. */
 #define HSC_FAIL_AT_IF(condition, code, offset, ...)                                                                   \
     do {                                                                                                               \
-        if (condition) return hsc__fail(err, (code), (offset), __VA_ARGS__);                                           \
+        if (condition) {                                                                                               \
+            hsc__fail(err, (code), (offset), __VA_ARGS__);                                                             \
+            return (code);                                                                                             \
+        }                                                                                                              \
     } while (0)
 
 #endif
