@@ -104,8 +104,7 @@ static hsc_status check_bools(const hsc__gguf_kv *kv, hsc_error *err)
 static hsc_status take_array(reader *r, hsc__gguf_kv *kv, hsc_error *err)
 {
     HSC_TRY(take_kind(r, &kv->item_kind, "the type of the elements", err));
-    HSC_FAIL_AT_IF(kv->item_kind == HSC_GGUF_ARRAY, HSC_EUNSUPPORTED, r->at - 4,
-                   "an array of arrays is not supported");
+    HSC_FAIL_AT_IF(kv->item_kind == HSC_GGUF_ARRAY, HSC_EUNSUPPORTED, r->at - 4, "an array of arrays is not supported");
     HSC_TRY(take_u64(r, &kv->count, "the length of the array", err));
     size_t item_size = hsc__gguf_kind_size(kv->item_kind);
     uint64_t least = item_size ? item_size : 8; /* a string has a length of 8 bytes */
@@ -177,8 +176,8 @@ static hsc_status read_dims(reader *r, hsc__tensor *t, hsc_error *err)
     for (int i = t->n_dims - 1; i >= 0; i--) {
         uint64_t size;
         HSC_TRY(take_u64(r, &size, "a dimension", err));
-        HSC_FAIL_AT_IF(size == 0 || size > INT64_MAX, HSC_EFORMAT, r->at - 8, "a dimension is %lld, it must be positive",
-                       (long long)size);
+        HSC_FAIL_AT_IF(size == 0 || size > INT64_MAX, HSC_EFORMAT, r->at - 8,
+                       "a dimension is %lld, it must be positive", (long long)size);
         t->shape[i] = (int64_t)size;
     }
     return HSC_OK;
@@ -246,8 +245,8 @@ static hsc_status read_alignment(const hsc__gguf_kvs *kvs, uint32_t *out, hsc_er
 }
 
 /* Turns offsets into addresses. The last tensor may end without the padding. */
-static hsc_status place_tensors(reader *r, hsc__tensors *set, size_t first, const uint64_t *offsets,
-                                uint32_t alignment, hsc_error *err)
+static hsc_status place_tensors(reader *r, hsc__tensors *set, size_t first, const uint64_t *offsets, uint32_t alignment,
+                                hsc_error *err)
 {
     if (set->n == first) return HSC_OK;
     uint64_t start = (r->at + alignment - 1) / alignment * alignment;
@@ -256,8 +255,8 @@ static hsc_status place_tensors(reader *r, hsc__tensors *set, size_t first, cons
         hsc__tensor *t = &set->items[i];
         uint64_t offset = offsets[i - first];
         int shown = hsc__shown(t->name, strlen(t->name));
-        HSC_FAIL_IF(offset % alignment != 0, HSC_EFORMAT, "tensor '%.*s' lies at offset %llu, no multiple of %u",
-                    shown, t->name, (unsigned long long)offset, (unsigned)alignment);
+        HSC_FAIL_IF(offset % alignment != 0, HSC_EFORMAT, "tensor '%.*s' lies at offset %llu, no multiple of %u", shown,
+                    t->name, (unsigned long long)offset, (unsigned)alignment);
         HSC_FAIL_IF(offset > size || t->n_bytes > size - offset, HSC_EFORMAT,
                     "tensor '%.*s' takes %llu bytes at offset %llu, but the file has %llu bytes of data", shown,
                     t->name, (unsigned long long)t->n_bytes, (unsigned long long)offset, (unsigned long long)size);
@@ -334,8 +333,8 @@ static hsc_status gguf_new(hsc__gguf **out, hsc_error *err)
     hsc__gguf *gguf = hsc__calloc(1, sizeof *gguf);
     if (!gguf) return hsc__fail_memory(err, sizeof *gguf, "a GGUF file");
     gguf->kvs = hsc__calloc(1, sizeof *gguf->kvs);
-    hsc_status status = gguf->kvs ? hsc__tensors_new(&gguf->tensors, err)
-                                  : hsc__fail_memory(err, sizeof *gguf->kvs, "a GGUF file");
+    hsc_status status =
+        gguf->kvs ? hsc__tensors_new(&gguf->tensors, err) : hsc__fail_memory(err, sizeof *gguf->kvs, "a GGUF file");
     if (status == HSC_OK) *out = gguf;
     else hsc__gguf_close(gguf);
     return status;

@@ -19,11 +19,11 @@ typedef struct hsc__bytes {
 } hsc__bytes;
 
 /* HSC_EFORMAT for damage, HSC_EUNSUPPORTED for big-endian files, unknown versions and tensor types. A split model is
- * opened by its first part, which opens its neighbours or names the one that is missing (HSC_ENOTFOUND); a later part is
- * HSC_EINVAL and names the first. */
+ * opened by its first part, which opens its neighbours or names the one that is missing (HSC_ENOTFOUND); a later part
+ * is HSC_EINVAL and names the first. */
 hsc_status hsc__gguf_open(hsc__gguf **out, const char *path, hsc_error *err);
-/* The same from bytes in memory, which must outlive the gguf and be aligned to 8 bytes; `path` is for messages. Parts of
- * a split model are not looked for. */
+/* The same from bytes in memory, which must outlive the gguf and be aligned to 8 bytes; `path` is for messages. Parts
+ * of a split model are not looked for. */
 hsc_status hsc__gguf_parse(hsc__gguf **out, const void *data, size_t n, const char *path, hsc_error *err);
 void hsc__gguf_close(hsc__gguf *gguf);
 /* The tensors; lives as long as the gguf. */
@@ -55,7 +55,8 @@ hsc_status hsc__gguf_get_strings(const hsc__gguf *gguf, const char *key, const h
 hsc_status hsc__gguf_get_ints(const hsc__gguf *gguf, const char *key, const int32_t **out, size_t *n, hsc_error *err);
 hsc_status hsc__gguf_get_floats(const hsc__gguf *gguf, const char *key, const float **out, size_t *n, hsc_error *err);
 
-/* Walks all metadata for `info`: key, a name of its type, and a short text of the value (strings cut, arrays counted). */
+/* Walks all metadata for `info`: key, a name of its type, and a short text of the value (strings cut, arrays counted).
+ */
 size_t hsc__gguf_n_kv(const hsc__gguf *gguf);
 hsc_status hsc__gguf_describe(const hsc__gguf *gguf, size_t index, const char **key, const char **type, char *value,
                               size_t capacity);

@@ -9,9 +9,9 @@
 
 static const char *const kind_names[HSC_GGUF_N_KINDS] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                                                          "bool", "string", "array", "u64", "i64", "f64"};
-static const char *const array_names[HSC_GGUF_N_KINDS] = {"u8[]",   "i8[]",     "u16[]",   "i16[]", "u32[]",
-                                                          "i32[]",  "f32[]",    "bool[]",  "string[]", "array[]",
-                                                          "u64[]",  "i64[]",    "f64[]"};
+static const char *const array_names[HSC_GGUF_N_KINDS] = {"u8[]",  "i8[]",  "u16[]",  "i16[]",    "u32[]",
+                                                          "i32[]", "f32[]", "bool[]", "string[]", "array[]",
+                                                          "u64[]", "i64[]", "f64[]"};
 
 static const char *kind_name(const hsc__gguf_kv *kv)
 {
@@ -103,8 +103,8 @@ hsc_status hsc__gguf_get_int(const hsc__gguf *gguf, const char *key, int64_t fal
     if (!is_int(kv->kind)) return fail_kind(gguf, kv, "an integer", err);
     int64_t value;
     bool fits = read_int(kv->kind, kv->value, &value) && value >= low && value <= high;
-    HSC_FAIL_IF(!fits, HSC_EFORMAT, "%s: '%s' is %lld, it must be from %lld to %lld", gguf->path, key,
-                (long long)value, (long long)low, (long long)high);
+    HSC_FAIL_IF(!fits, HSC_EFORMAT, "%s: '%s' is %lld, it must be from %lld to %lld", gguf->path, key, (long long)value,
+                (long long)low, (long long)high);
     *out = value;
     return HSC_OK;
 }
@@ -246,8 +246,8 @@ hsc_status hsc__gguf_get_floats(const hsc__gguf *gguf, const char *key, const fl
     *out = NULL;
     *n = 0;
     if (!kv) return HSC_OK;
-    bool right = kv->kind == HSC_GGUF_ARRAY &&
-                 (!kv->count || kv->item_kind == HSC_GGUF_F32 || kv->item_kind == HSC_GGUF_F64);
+    bool right =
+        kv->kind == HSC_GGUF_ARRAY && (!kv->count || kv->item_kind == HSC_GGUF_F32 || kv->item_kind == HSC_GGUF_F64);
     if (!right) return fail_kind(gguf, kv, "an array of floats", err);
     if (kv->count && !kv->floats) HSC_TRY(convert_floats(gguf, kv, err));
     *out = kv->floats;
@@ -269,7 +269,8 @@ static hsc_status describe_string(const hsc__gguf_kv *kv, char *out, size_t capa
     hsc__text_label(&label, (const char *)kv->value, n);
     if (!label.failed) {
         bool whole = n == kv->count && label.n < capacity;
-        size_t shown = whole ? label.n : hsc__utf8_prefix(label.data, capacity > sizeof cut ? capacity - sizeof cut : 0);
+        size_t shown =
+            whole ? label.n : hsc__utf8_prefix(label.data, capacity > sizeof cut ? capacity - sizeof cut : 0);
         snprintf(out, capacity, "%.*s%s", (int)shown, label.data ? label.data : "", whole ? "" : cut);
     }
     hsc_status status = label.failed ? HSC_ENOMEM : HSC_OK;

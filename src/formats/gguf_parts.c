@@ -55,8 +55,8 @@ static hsc_status read_part(hsc__gguf *gguf, const char *path, int64_t number, i
     HSC_TRY(status);
     HSC_FAIL_IF(its_index != number - 1 || its_count != count, HSC_EFORMAT,
                 "%s: split.no is %lld and split.count %lld, they must be %lld and %lld for part %lld of %s", path,
-                (long long)its_index, (long long)its_count, (long long)number - 1, (long long)count,
-                (long long)number, gguf->path);
+                (long long)its_index, (long long)its_count, (long long)number - 1, (long long)count, (long long)number,
+                gguf->path);
     return HSC_OK;
 }
 
@@ -64,9 +64,9 @@ static hsc_status refuse_later_part(const hsc__gguf *gguf, int64_t number, int64
 {
     char *first;
     HSC_TRY(part_path(&first, gguf->path, number, 1, count, err));
-    hsc_status status = hsc__fail(err, HSC_EINVAL, 0, "%s: is part %lld of %lld of a split model; start with part 1, %s",
-                                  gguf->path, (long long)number, (long long)count,
-                                  first ? first : ending_of(1, count).text);
+    hsc_status status =
+        hsc__fail(err, HSC_EINVAL, 0, "%s: is part %lld of %lld of a split model; start with part 1, %s", gguf->path,
+                  (long long)number, (long long)count, first ? first : ending_of(1, count).text);
     hsc__free(first);
     return status;
 }
@@ -86,7 +86,8 @@ hsc_status hsc__gguf_open_parts(hsc__gguf *gguf, hsc_error *err)
         HSC_TRY(part_path(&path, gguf->path, 1, number, count, err));
         HSC_FAIL_IF(!path, HSC_EFORMAT,
                     "%s: is part 1 of %lld of a split model, but its name does not end in %s, so the others cannot be "
-                    "found", gguf->path, (long long)count, ending_of(1, count).text);
+                    "found",
+                    gguf->path, (long long)count, ending_of(1, count).text);
         hsc_status status = read_part(gguf, path, number, count, err);
         hsc__free(path);
         HSC_TRY(status);

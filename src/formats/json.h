@@ -12,7 +12,8 @@
 
 /* Parses n bytes. `path` is for messages. HSC_EFORMAT with line, column and byte offset. Free with json_decref. */
 hsc_status hsc__json_parse(json_t **out, const char *text, size_t n, const char *path, hsc_error *err);
-/* Reads and parses a file of at most `limit` bytes. HSC_ENOTFOUND, HSC_EIO, HSC_EFORMAT (a Git LFS pointer is named). */
+/* Reads and parses a file of at most `limit` bytes. HSC_ENOTFOUND, HSC_EIO, HSC_EFORMAT (a Git LFS pointer is named).
+ */
 hsc_status hsc__json_load(json_t **out, const char *path, size_t limit, hsc_error *err);
 
 /* Optional fields: absent and null give the fallback; another kind is HSC_EFORMAT naming path and field.

@@ -75,8 +75,7 @@ static hsc_status read_metadata(hsc__tensors *set, json_t *metadata, hsc_error *
     json_t *value;
     json_object_foreach(metadata, key, value)
     {
-        HSC_FAIL_IF(!json_is_string(value), HSC_EFORMAT, "\"%.*s\" is not a string", hsc__shown(key, strlen(key)),
-                    key);
+        HSC_FAIL_IF(!json_is_string(value), HSC_EFORMAT, "\"%.*s\" is not a string", hsc__shown(key, strlen(key)), key);
         hsc__text_pair pair;
         HSC_TRY(hsc__tensors_keep(set, key, strlen(key), &pair.key, err));
         HSC_TRY(hsc__tensors_keep(set, json_string_value(value), json_string_length(value), &pair.value, err));
@@ -104,8 +103,8 @@ static hsc_status read_header(hsc__tensors *set, json_t *header, data_part part,
     json_object_foreach(header, name, entry)
     {
         bool is_metadata = strcmp(name, "__metadata__") == 0;
-        hsc_status status = is_metadata ? read_metadata(set, entry, err)
-                                        : read_tensor(set, name, entry, part, path, err);
+        hsc_status status =
+            is_metadata ? read_metadata(set, entry, err) : read_tensor(set, name, entry, part, path, err);
         if (status != HSC_OK) {
             return hsc__fail_prefix(err, status, "%s: %s'%.*s'", path, is_metadata ? "" : "tensor ",
                                     hsc__shown(name, strlen(name)), name);
@@ -130,8 +129,8 @@ hsc_status hsc__safetensors_add(hsc__tensors *set, const unsigned char *data, ui
     const char *text = (const char *)data + 8;
     size_t blank = 0;
     while (blank < length && memchr(" \t\r\n", text[blank], 4)) blank++;
-    HSC_FAIL_AT_IF(blank == length || text[blank] != '{', HSC_EFORMAT, 8 + blank,
-                   "%s: the header is not a JSON object", path);
+    HSC_FAIL_AT_IF(blank == length || text[blank] != '{', HSC_EFORMAT, 8 + blank, "%s: the header is not a JSON object",
+                   path);
     json_t *header;
     hsc_status status = hsc__json_parse(&header, text, (size_t)length, path, err);
     if (status != HSC_OK) {

@@ -30,8 +30,8 @@ static hsc_status check_shard_name(const folder *f, const char *tensor, const js
                 shown, tensor);
     const char *name = json_string_value(value);
     bool leaves = !*name || strpbrk(name, "/\\") || strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-    HSC_FAIL_IF(leaves, HSC_EFORMAT, "%s: weight_map: '%.*s' is in '%.*s', which is no plain file name",
-                f->index_path, shown, tensor, hsc__shown(name, strlen(name)), name);
+    HSC_FAIL_IF(leaves, HSC_EFORMAT, "%s: weight_map: '%.*s' is in '%.*s', which is no plain file name", f->index_path,
+                shown, tensor, hsc__shown(name, strlen(name)), name);
     return HSC_OK;
 }
 
@@ -145,6 +145,7 @@ hsc_status hsc__safetensors_open_dir(hsc__tensors **out, const char *dir, hsc_er
     hsc_status status = hsc__safetensors_open(out, single, err);
     hsc__free(single);
     if (status != HSC_ENOTFOUND) return status;
+    HSC_FAIL_IF(!hsc__is_dir(dir), HSC_ENOTFOUND, "%s: is not a folder", dir);
     hsc__error_clear(err);
     folder f = {.dir = dir};
     status = open_folder(out, &f, err);

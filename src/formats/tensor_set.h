@@ -29,8 +29,7 @@ struct hsc__tensors {
 hsc_status hsc__tensors_new(hsc__tensors **out, hsc_error *err);
 
 /* Maps a file that lives as long as the set; *kept_path is the set's own copy of the path. */
-hsc_status hsc__tensors_map(hsc__tensors *set, const char *path, hsc__map *out, const char **kept_path,
-                            hsc_error *err);
+hsc_status hsc__tensors_map(hsc__tensors *set, const char *path, hsc__map *out, const char **kept_path, hsc_error *err);
 
 /* A NUL-terminated copy that lives as long as the set. */
 hsc_status hsc__tensors_keep(hsc__tensors *set, const char *text, size_t n, const char **out, hsc_error *err);

@@ -28,8 +28,7 @@ hsc_status hsc__tensors_keep(hsc__tensors *set, const char *text, size_t n, cons
     return *out ? HSC_OK : hsc__fail_memory(err, n + 1, "a name");
 }
 
-hsc_status hsc__tensors_map(hsc__tensors *set, const char *path, hsc__map *out, const char **kept_path,
-                            hsc_error *err)
+hsc_status hsc__tensors_map(hsc__tensors *set, const char *path, hsc__map *out, const char **kept_path, hsc_error *err)
 {
     HSC_TRY(hsc__tensors_keep(set, path, strlen(path), kept_path, err));
     HSC_TRY(hsc__grow(&set->maps, &set->maps_capacity, set->n_maps + 1, sizeof *set->maps, err));
