@@ -1,0 +1,304 @@
+/*
+ * Attention against its formula in double precision, and its "same bits" promises by memcmp: alone or among other rows,
+ * at any cut of the cache, with later keys present, watched or not, on any number of threads.
+ */
+#include "base/alloc.h"
+#include "tensor/attention.h"
+
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint64_t state = 1;
+
+static float uniform(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (float)(state >> 40) / (float)(1 << 23) - 1;
+}
+
+static float *random_array(size_t n)
+{
+    float *x = malloc(n * sizeof *x);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) x[i] = 2 * uniform();
+    return x;
+}
+
+typedef struct {
+    int n_heads, n_kv_heads, d_head, n_key, window;
+    bool causal;
+    float cap, scale;
+    float *q, *k, *v; /* [n_key][heads][d_head] */
+    hsc__kv kv;
+} fixture;
+
+static fixture make(int n_heads, int n_kv_heads, int d_head, int n_key)
+{
+    fixture f = {n_heads, n_kv_heads, d_head, n_key, 0, true, 0, 1 / sqrtf((float)d_head), NULL, NULL, NULL, {0}};
+    size_t kv = (size_t)n_kv_heads * (size_t)d_head, cells = ((size_t)n_key + 63) / 64 * 64;
+    f.q = random_array((size_t)n_key * (size_t)n_heads * (size_t)d_head);
+    f.k = random_array((size_t)n_key * kv);
+    f.v = random_array((size_t)n_key * kv);
+    f.kv = (hsc__kv){random_array(cells * kv), random_array(cells * kv), cells * (size_t)d_head, cells * (size_t)d_head};
+    hsc__kv_store(hsc__kernels_get(), &f.kv, n_kv_heads, d_head, 0, n_key, f.k, kv, f.v, kv);
+    return f;
+}
+
+static void drop(fixture *f)
+{
+    free(f->q);
+    free(f->k);
+    free(f->v);
+    free(f->kv.k);
+    free(f->kv.v);
+}
+
+/* z of the queries [first, first + n), with n_key keys in the cache; patterns into `watched` when it is not NULL. */
+typedef struct {
+    float *data;
+    int n_query, n_key;
+} watched;
+
+static int keep(void *user, int seq, int head, int first_query, int n_rows, int n_key, float *data, size_t stride)
+{
+    watched *w = user;
+    (void)seq;
+    for (int r = 0; r < n_rows; r++)
+        memcpy(w->data + (((size_t)head * (size_t)w->n_query) + (size_t)(first_query + r)) * (size_t)n_key,
+               data + (size_t)r * stride, (size_t)n_key * sizeof *data);
+    return 0;
+}
+
+static float *run(const fixture *f, int first, int n, int n_key, int n_threads, watched *pattern, watched *scores)
+{
+    size_t row = (size_t)f->n_heads * (size_t)f->d_head;
+    float *z = malloc((size_t)n * row * sizeof *z);
+    hsc__exec exec;
+    assert_non_null(z);
+    assert_int_equal(hsc__exec_init(&exec, n_threads, hsc__attention_scratch(hsc__kernels_get(), n_key, f->d_head), NULL),
+                     HSC_OK);
+    hsc__attention_seq seq = {0, n, first, n_key, f->kv};
+    hsc__attention job = {.n_heads = f->n_heads, .n_kv_heads = f->n_kv_heads, .d_head = f->d_head, .causal = f->causal,
+                          .window = f->window, .scale = f->scale, .cap = f->cap, .q = f->q + (size_t)first * row,
+                          .q_stride = row, .z = z, .z_stride = row, .seqs = &seq, .n_seqs = 1,
+                          .on_pattern = pattern ? keep : NULL, .on_scores = scores ? keep : NULL,
+                          .user = pattern ? pattern : scores};
+    assert_int_equal(hsc__attention_forward(&exec, &job), HSC_OK);
+    hsc__exec_free(&exec);
+    return z;
+}
+
+/* The formula, in double: weights of one query of one head over n_key keys. */
+static void oracle(const fixture *f, int query, int head, int n_key, double *weights, double *z)
+{
+    int kv = head / (f->n_heads / f->n_kv_heads);
+    size_t d = (size_t)f->d_head;
+    const float *q = f->q + ((size_t)query * (size_t)f->n_heads + (size_t)head) * d;
+    double max = -INFINITY, sum = 0;
+    for (int j = 0; j < n_key; j++) {
+        const float *k = f->k + ((size_t)j * (size_t)f->n_kv_heads + (size_t)kv) * d;
+        double s = 0;
+        for (size_t i = 0; i < d; i++) s += (double)q[i] * k[i];
+        s *= f->scale;
+        if (f->cap > 0) s = f->cap * tanh(s / f->cap);
+        bool seen = (!f->causal || j <= query) && (f->window <= 0 || j > query - f->window);
+        weights[j] = seen ? s : -INFINITY;
+        if (weights[j] > max) max = weights[j];
+    }
+    for (int j = 0; j < n_key; j++) sum += weights[j] = exp(weights[j] - max);
+    for (size_t i = 0; i < d; i++) z[i] = 0;
+    for (int j = 0; j < n_key; j++) {
+        const float *v = f->v + ((size_t)j * (size_t)f->n_kv_heads + (size_t)kv) * d;
+        weights[j] /= sum;
+        for (size_t i = 0; i < d; i++) z[i] += weights[j] * v[i];
+    }
+}
+
+/* Scores here stay under 4 d_head scale = 4 sqrt(d); their rounding error is at most d eps times that, and a weight's
+ * relative error twice the scores' absolute one. */
+static void compare(const fixture *f)
+{
+    int n = f->n_key;
+    float tolerance = 2 * (float)f->d_head * FLT_EPSILON * 4 * sqrtf((float)f->d_head) + 8 * FLT_EPSILON;
+    watched w = {malloc((size_t)f->n_heads * (size_t)n * (size_t)n * sizeof(float)), n, n};
+    double *weights = malloc((size_t)n * sizeof *weights), *z = malloc((size_t)f->d_head * sizeof *z);
+    float *got = run(f, 0, n, n, 2, &w, NULL);
+    for (int h = 0; h < f->n_heads; h++) {
+        for (int q = 0; q < n; q++) {
+            oracle(f, q, h, n, weights, z);
+            const float *row = w.data + ((size_t)h * (size_t)n + (size_t)q) * (size_t)n;
+            for (int j = 0; j < n; j++) {
+                assert_true(fabs(row[j] - weights[j]) <= tolerance * weights[j] + FLT_MIN);
+                if (weights[j] == 0) assert_true(row[j] == 0); /* masked: exactly nothing */
+            }
+            const float *z_row = got + ((size_t)q * (size_t)f->n_heads + (size_t)h) * (size_t)f->d_head;
+            for (int i = 0; i < f->d_head; i++)
+                assert_true(fabs(z_row[i] - z[i]) <= 2 * (tolerance + (float)n * FLT_EPSILON));
+        }
+    }
+    free(w.data);
+    free(weights);
+    free(z);
+    free(got);
+}
+
+static void test_formula(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int heads, kv, d, n, window;
+        bool causal;
+        float cap;
+    } cases[] = {{1, 1, 2, 1, 0, true, 0},     {2, 2, 4, 7, 0, true, 0},      {4, 2, 16, 33, 0, true, 0},
+                 {3, 1, 64, 130, 0, true, 0},  {2, 1, 8, 70, 4, true, 0},     {2, 2, 8, 300, 65, true, 0},
+                 {2, 2, 6, 65, 0, false, 0},   {2, 1, 8, 40, 0, true, 1.5f},  {1, 1, 300, 20, 0, true, 0},
+                 {2, 1, 8, 600, 1, true, 0},   {1, 1, 5, 12, 100, true, 0},   {4, 4, 16, 270, 0, false, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        fixture f = make(cases[i].heads, cases[i].kv, cases[i].d, cases[i].n);
+        f.window = cases[i].window;
+        f.causal = cases[i].causal;
+        f.cap = cases[i].cap;
+        compare(&f);
+        drop(&f);
+    }
+}
+
+static void test_same_bits(void **unused)
+{
+    (void)unused;
+    static const int windows[] = {0, 5, 70, 300};
+    for (size_t i = 0; i < 4; i++) {
+        fixture f = make(4, 2, 24, 531);
+        f.window = windows[i];
+        size_t row = (size_t)f.n_heads * (size_t)f.d_head;
+        float *whole = run(&f, 0, f.n_key, f.n_key, 1, NULL, NULL);
+        float *threads = run(&f, 0, f.n_key, f.n_key, 2, NULL, NULL);
+        assert_memory_equal(whole, threads, (size_t)f.n_key * row * sizeof *whole);
+        free(threads);
+        for (int first = 0; first < f.n_key;) { /* cuts of every odd size; keys of later queries not there yet */
+            int n = first % 29 + 1;
+            if (first + n > f.n_key) n = f.n_key - first;
+            float *cut = run(&f, first, n, first + n, 2, NULL, NULL);
+            assert_memory_equal(whole + (size_t)first * row, cut, (size_t)n * row * sizeof *cut);
+            free(cut);
+            first += n;
+        }
+        watched w = {malloc((size_t)f.n_heads * (size_t)f.n_key * (size_t)f.n_key * sizeof(float)), f.n_key, f.n_key};
+        float *seen = run(&f, 0, f.n_key, f.n_key, 2, &w, NULL);
+        assert_memory_equal(whole, seen, (size_t)f.n_key * row * sizeof *whole);
+        free(seen);
+        seen = run(&f, 0, f.n_key, f.n_key, 2, NULL, &w);
+        assert_memory_equal(whole, seen, (size_t)f.n_key * row * sizeof *whole);
+        free(seen);
+        free(w.data);
+        free(whole);
+        drop(&f);
+    }
+}
+
+/* A value that is not a number at a later position must not reach an earlier row. */
+static void test_no_leak(void **unused)
+{
+    (void)unused;
+    fixture f = make(2, 2, 8, 100);
+    size_t row = (size_t)f.n_heads * (size_t)f.d_head;
+    float *before = run(&f, 0, 60, 100, 1, NULL, NULL);
+    for (int h = 0; h < 2; h++)
+        for (int j = 60; j < 100; j++) f.kv.v[(size_t)h * f.kv.v_head + (size_t)j * 8] = NAN;
+    for (int j = 60; j < 100; j++) {
+        float bad[16];
+        for (int i = 0; i < 16; i++) bad[i] = NAN;
+        hsc__kv_store(hsc__kernels_get(), &f.kv, 2, 8, j, 1, bad, 16, bad, 16);
+    }
+    float *after = run(&f, 0, 60, 100, 1, NULL, NULL);
+    assert_memory_equal(before, after, 60 * row * sizeof *after);
+    free(before);
+    free(after);
+    drop(&f);
+}
+
+/* Four query heads on two kv heads: heads 0 and 1 read kv head 0, heads 2 and 3 read kv head 1. */
+static void test_grouped_heads(void **unused)
+{
+    (void)unused;
+    fixture f = make(4, 2, 4, 9);
+    for (int j = 0; j < 9; j++) {
+        float v[8] = {0, 0, 0, 0, 1, 1, 1, 1};
+        hsc__kv_store(hsc__kernels_get(), &f.kv, 2, 4, j, 1, f.k + (size_t)j * 8, 8, v, 8);
+    }
+    float *z = run(&f, 0, 9, 9, 1, NULL, NULL);
+    for (int q = 0; q < 9; q++)
+        for (int i = 0; i < 16; i++) assert_true(fabsf(z[q * 16 + i] - (i < 8 ? 0.0f : 1.0f)) <= 4 * FLT_EPSILON);
+    free(z);
+    drop(&f);
+}
+
+static int mask_all(void *user, int seq, int head, int first_query, int n_rows, int n_key, float *data, size_t stride)
+{
+    const int *dead = user;
+    (void)seq;
+    (void)head;
+    for (int r = 0; r < n_rows; r++)
+        for (int j = 0; j < n_key && first_query + r == *dead; j++) data[(size_t)r * stride + (size_t)j] = -INFINITY;
+    return 0;
+}
+
+/* A row that sees nothing is zeros, not NaN; the others are as ever. Values from numpy, by the definition. */
+static void test_dead_row(void **unused)
+{
+    (void)unused;
+    static const float q[4] = {1, 0, 0, 1}, v[4] = {1, 2, 3, 4};
+    fixture f = make(1, 1, 2, 2);
+    int dead = 0;
+    memcpy(f.q, q, sizeof q);
+    hsc__kv_store(hsc__kernels_get(), &f.kv, 1, 2, 0, 2, q, 2, v, 2);
+    f.causal = false;
+    float z[4];
+    hsc__exec exec;
+    assert_int_equal(hsc__exec_init(&exec, 1, hsc__attention_scratch(hsc__kernels_get(), 2, 2), NULL), HSC_OK);
+    hsc__attention_seq seq = {0, 2, 0, 2, f.kv};
+    hsc__attention job = {.n_heads = 1, .n_kv_heads = 1, .d_head = 2, .scale = f.scale, .q = f.q, .q_stride = 2, .z = z,
+                          .z_stride = 2, .seqs = &seq, .n_seqs = 1, .on_scores = mask_all, .user = &dead};
+    assert_int_equal(hsc__attention_forward(&exec, &job), HSC_OK);
+    hsc__exec_free(&exec);
+    assert_true(z[0] == 0 && z[1] == 0);
+    assert_true(fabsf(z[2] - 2.339523f) < 2e-6f && fabsf(z[3] - 3.339523f) < 2e-6f);
+    drop(&f);
+}
+
+static int cancel(void *user, int seq, int head, int first_query, int n_rows, int n_key, float *data, size_t stride)
+{
+    (void)user, (void)seq, (void)head, (void)first_query, (void)n_rows, (void)n_key, (void)data, (void)stride;
+    return 1;
+}
+
+static void test_cancel(void **unused)
+{
+    (void)unused;
+    fixture f = make(2, 2, 4, 30);
+    float z[30 * 8];
+    hsc__exec exec;
+    assert_int_equal(hsc__exec_init(&exec, 2, hsc__attention_scratch(hsc__kernels_get(), 30, 4), NULL), HSC_OK);
+    hsc__attention_seq seq = {0, 30, 0, 30, f.kv};
+    hsc__attention job = {.n_heads = 2, .n_kv_heads = 2, .d_head = 4, .scale = 1, .q = f.q, .q_stride = 8, .z = z,
+                          .z_stride = 8, .seqs = &seq, .n_seqs = 1, .on_pattern = cancel};
+    assert_int_equal(hsc__attention_forward(&exec, &job), HSC_ECANCELED);
+    hsc__exec_free(&exec);
+    drop(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_formula),       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_no_leak),
+        cmocka_unit_test(test_grouped_heads), cmocka_unit_test(test_dead_row),  cmocka_unit_test(test_cancel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

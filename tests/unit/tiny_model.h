@@ -1,0 +1,143 @@
+/* Makes small random checkpoints in a temporary folder: GPT-2 and Llama shapes, every tensor random, scores well spread. */
+#ifndef HSC_TESTS_TINY_MODEL_H
+#define HSC_TESTS_TINY_MODEL_H
+
+#include "headscope.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TINY_TENSORS = 128 };
+
+typedef struct {
+    char dir[64];
+    hsc_named_array arrays[TINY_TENSORS];
+    size_t n;
+    uint64_t state;
+} tiny_model;
+
+static inline float tiny_random(tiny_model *m)
+{
+    m->state = m->state * 6364136223846793005u + 1442695040888963407u;
+    return (float)(m->state >> 40) / (float)(1 << 23) - 1;
+}
+
+/* Adds a tensor of uniform values of about the given standard deviation around `middle`. */
+static inline void tiny_add(tiny_model *m, const char *name, int rows, int columns, float deviation, float middle)
+{
+    size_t n = (size_t)rows * (size_t)(columns ? columns : 1);
+    float *data = malloc(n * sizeof *data);
+    for (size_t i = 0; i < n; i++) data[i] = middle + 1.73f * deviation * tiny_random(m);
+    m->arrays[m->n++] = (hsc_named_array){strdup(name), HSC_F32, columns ? 2 : 1, {rows, columns}, data};
+}
+
+static inline void tiny_config(tiny_model *m, const char *text)
+{
+    char path[128];
+    strcpy(m->dir, "/tmp/headscope-test-XXXXXX");
+    if (!mkdtemp(m->dir)) abort();
+    snprintf(path, sizeof path, "%s/config.json", m->dir);
+    FILE *f = fopen(path, "w");
+    if (!f || fputs(text, f) < 0 || fclose(f)) abort();
+}
+
+static inline void tiny_save(tiny_model *m)
+{
+    char path[128];
+    hsc_error err = {0};
+    snprintf(path, sizeof path, "%s/model.safetensors", m->dir);
+    if (hsc_write_arrays(path, m->arrays, m->n, &err) != HSC_OK) {
+        fprintf(stderr, "%s\n", err.message);
+        abort();
+    }
+}
+
+static inline void tiny_remove(tiny_model *m)
+{
+    char path[128];
+    for (size_t i = 0; i < m->n; i++) {
+        free((void *)(uintptr_t)m->arrays[i].name);
+        free((void *)(uintptr_t)m->arrays[i].data);
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors", m->dir);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/config.json", m->dir);
+    unlink(path);
+    rmdir(m->dir);
+    m->n = 0;
+}
+
+enum { TINY_VOCAB = 97, TINY_CTX = 80, TINY_LAYERS = 3 };
+
+/* GPT-2: 3 heads of 16, 3 layers, feed-forward 4 x 48, under the prefix "transformer.". */
+static inline void tiny_gpt2_add(tiny_model *m)
+{
+    const int d = 48;
+    char name[128];
+    m->state = 7;
+    tiny_add(m, "transformer.wte.weight", TINY_VOCAB, d, 1, 0);
+    tiny_add(m, "transformer.wpe.weight", TINY_CTX, d, 0.5f, 0);
+    tiny_add(m, "transformer.ln_f.weight", d, 0, 0.2f, 1);
+    tiny_add(m, "transformer.ln_f.bias", d, 0, 0.2f, 0);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        static const struct {
+            const char *name;
+            int rows, columns;
+            float deviation, middle;
+        } parts[] = {{"ln_1.weight", 48, 0, 0.2f, 1},      {"ln_1.bias", 48, 0, 0.2f, 0},
+                     {"ln_2.weight", 48, 0, 0.2f, 1},      {"ln_2.bias", 48, 0, 0.2f, 0},
+                     {"attn.c_attn.weight", 48, 144, 0.2f, 0}, {"attn.c_attn.bias", 144, 0, 0.2f, 0},
+                     {"attn.c_proj.weight", 48, 48, 0.15f, 0}, {"attn.c_proj.bias", 48, 0, 0.2f, 0},
+                     {"mlp.c_fc.weight", 48, 192, 0.15f, 0},   {"mlp.c_fc.bias", 192, 0, 0.2f, 0},
+                     {"mlp.c_proj.weight", 192, 48, 0.1f, 0},  {"mlp.c_proj.bias", 48, 0, 0.2f, 0}};
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+            snprintf(name, sizeof name, "transformer.h.%d.%s", i, parts[p].name);
+            tiny_add(m, name, parts[p].rows, parts[p].columns, parts[p].deviation, parts[p].middle);
+        }
+    }
+}
+
+static inline void tiny_gpt2(tiny_model *m)
+{
+    *m = (tiny_model){0};
+    tiny_config(m, "{\"model_type\":\"gpt2\",\"n_embd\":48,\"n_layer\":3,\"n_head\":3,\"n_positions\":80,"
+                   "\"vocab_size\":97,\"layer_norm_epsilon\":1e-05}");
+    tiny_gpt2_add(m);
+    tiny_save(m);
+}
+
+/* Llama: 4 heads of 20 on 2 kv heads, 3 layers, gated feed-forward of 72, untied output. */
+static inline void tiny_llama(tiny_model *m)
+{
+    const int d = 40;
+    char name[128];
+    *m = (tiny_model){.state = 11};
+    tiny_config(m, "{\"model_type\":\"llama\",\"hidden_size\":40,\"num_hidden_layers\":3,\"num_attention_heads\":4,"
+                   "\"num_key_value_heads\":2,\"head_dim\":20,\"intermediate_size\":72,\"vocab_size\":97,"
+                   "\"max_position_embeddings\":80,\"rms_norm_eps\":1e-06,\"tie_word_embeddings\":false}");
+    tiny_add(m, "model.embed_tokens.weight", TINY_VOCAB, d, 1, 0);
+    tiny_add(m, "lm_head.weight", TINY_VOCAB, d, 0.3f, 0);
+    tiny_add(m, "model.norm.weight", d, 0, 0.2f, 1);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        static const struct {
+            const char *name;
+            int rows, columns;
+            float deviation, middle;
+        } parts[] = {{"input_layernorm.weight", 40, 0, 0.2f, 1},     {"post_attention_layernorm.weight", 40, 0, 0.2f, 1},
+                     {"self_attn.q_proj.weight", 80, 40, 0.2f, 0},   {"self_attn.k_proj.weight", 40, 40, 0.2f, 0},
+                     {"self_attn.v_proj.weight", 40, 40, 0.2f, 0},   {"self_attn.o_proj.weight", 40, 80, 0.15f, 0},
+                     {"mlp.gate_proj.weight", 72, 40, 0.2f, 0},      {"mlp.up_proj.weight", 72, 40, 0.2f, 0},
+                     {"mlp.down_proj.weight", 40, 72, 0.15f, 0}};
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+            snprintf(name, sizeof name, "model.layers.%d.%s", i, parts[p].name);
+            tiny_add(m, name, parts[p].rows, parts[p].columns, parts[p].deviation, parts[p].middle);
+        }
+    }
+    tiny_save(m);
+}
+
+#endif
