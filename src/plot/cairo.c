@@ -8,8 +8,7 @@
 
 enum { PIXELS_A_UNIT = 2 };
 
-/* Text is plain
- * (never markup) and its first direction is left to right, as in the SVG: a label's parts then keep their places. */
+/* Text is plain, never markup. A label's direction is that of its first letter, as a reader of its script expects. */
 void hsc__set_layout(PangoLayout *layout, const char *text, double size, bool bold)
 {
     PangoFontDescription *font = pango_font_description_new();
@@ -19,7 +18,6 @@ void hsc__set_layout(PangoLayout *layout, const char *text, double size, bool bo
     pango_layout_set_font_description(layout, font);
     pango_font_description_free(font);
     pango_layout_set_single_paragraph_mode(layout, TRUE);
-    pango_layout_set_auto_dir(layout, FALSE);
     pango_layout_set_text(layout, text, -1);
 }
 
@@ -171,10 +169,17 @@ static cairo_status_t write_string(void *string, const unsigned char *bytes, uns
     return ((hsc__string *)string)->failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
 }
 
-hsc_status hsc__cells_png(const hsc__cells *cells, hsc__string *out, hsc_error *err)
+hsc_status hsc__cells_png(const hsc__item *item, hsc__string *out, hsc_error *err)
 {
-    cairo_surface_t *image = cells_image(cells);
-    cairo_status_t status = cairo_surface_write_to_png_stream(image, write_string, out);
+    cairo_surface_t *image = cairo_image_surface_create(CAIRO_FORMAT_ARGB32, (int)ceil(item->width * PIXELS_A_UNIT),
+                                                        (int)ceil(item->height * PIXELS_A_UNIT));
+    cairo_t *cr = cairo_create(image);
+    cairo_scale(cr, PIXELS_A_UNIT, PIXELS_A_UNIT);
+    cairo_translate(cr, -item->x, -item->y);
+    draw_cells(cr, item);
+    cairo_status_t status = cairo_status(cr);
+    cairo_destroy(cr);
+    if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_write_to_png_stream(image, write_string, out);
     cairo_surface_destroy(image);
     return fail_cairo(status, "the cells", err);
 }

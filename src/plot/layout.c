@@ -18,7 +18,7 @@ typedef struct plan {
     double label_size;
     int step;                   /* every step-th label is shown */
     double x, y, width, height; /* of the cells */
-    const char **row_text, **col_text;
+    const char *const *row_text, *const *col_text;
     double row_width, col_width; /* of the widest label shown */
 } plan;
 
@@ -39,32 +39,6 @@ static void plan_sizes(plan *p, const hsc__heatmap *map)
     p->gap = p->cell >= GAP_FROM ? 1 : 0;
     p->step = label_step(p->cell);
     p->label_size = fmin(fmax(p->cell * p->step * 0.8, 8), 12);
-}
-
-/* The texts of an axis and the width of the widest shown; positions where there are no labels. */
-static const char **axis_texts(hsc__picture *picture, const plan *p, const hsc__label *labels, int n, double *widest)
-{
-    const char **texts = hsc__picture_alloc(picture, (size_t)n, sizeof *texts);
-    *widest = 0;
-    for (int i = 0; i < n && texts; i++) {
-        char number[16];
-        hsc__format_double(number, sizeof number, 9, i);
-        texts[i] = labels ? hsc__picture_label(picture, labels[i].bytes, labels[i].n, LABEL_CELLS)
-                          : hsc__picture_label(picture, number, strlen(number), LABEL_CELLS);
-        if (i % p->step == 0) *widest = fmax(*widest, hsc__picture_measure(picture, texts[i], p->label_size, false));
-    }
-    return texts;
-}
-
-static void add_labels(hsc__picture *picture, const plan *p, const hsc__heatmap *map)
-{
-    hsc__text_style style = {.size = p->label_size, .colour = HSC__INK, .anchor = HSC__ANCHOR_END};
-    double middle = (p->cell - p->gap) / 2 + 0.35 * p->label_size; /* half of a capital's height below the middle */
-    for (int i = 0; i < map->n_rows; i += p->step)
-        hsc__picture_text(picture, p->x - LABEL_GAP, p->y + i * p->cell + middle, p->row_text[i], style);
-    style.upright = true;
-    for (int j = 0; j < map->n_cols; j += p->step)
-        hsc__picture_text(picture, p->x + j * p->cell + middle, p->y + p->height + LABEL_GAP, p->col_text[j], style);
 }
 
 static void add_axis_titles(hsc__picture *picture, const plan *p, const hsc__heatmap *map, double *y)
@@ -111,8 +85,10 @@ hsc_status hsc__layout_heatmap(hsc__picture *picture, const hsc__heatmap *map, h
     hsc__scaling scaling = hsc__scaling_of(map, 1);
     plan_sizes(&p, map);
     p.y = hsc__picture_head(picture, map->title, &scaling, map->value_title);
-    p.row_text = axis_texts(picture, &p, map->row_labels, map->n_rows, &p.row_width);
-    p.col_text = axis_texts(picture, &p, map->col_labels, map->n_cols, &p.col_width);
+    p.row_text =
+        hsc__axis_texts(picture, map->row_labels, map->n_rows, LABEL_CELLS, p.label_size, p.step, &p.row_width);
+    p.col_text =
+        hsc__axis_texts(picture, map->col_labels, map->n_cols, LABEL_CELLS, p.label_size, p.step, &p.col_width);
     p.x = ceil(HSC__MARGIN + 16 + LABEL_GAP + p.row_width * 1.05 + LABEL_GAP);
     p.width = map->n_cols * p.cell;
     p.height = map->n_rows * p.cell;
@@ -121,7 +97,8 @@ hsc_status hsc__layout_heatmap(hsc__picture *picture, const hsc__heatmap *map, h
     cells->map = map;
     cells->row_text = p.row_text;
     cells->col_text = p.col_text;
-    add_labels(picture, &p, map);
+    hsc__axis_rows(picture, p.x - LABEL_GAP, p.y, p.row_text, map->n_rows, p.step, p.cell, p.label_size);
+    hsc__axis_cols(picture, p.x, p.y + p.height + LABEL_GAP, p.col_text, map->n_cols, p.step, p.cell, p.label_size);
     double y = p.y + p.height + LABEL_GAP + p.col_width * 1.05 + LABEL_GAP;
     add_axis_titles(picture, &p, map, &y);
     add_notes(picture, &p, map, y);

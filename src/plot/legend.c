@@ -1,6 +1,7 @@
-/* What every picture has: its title and legend at the top, notes at the foot. */
+/* What pictures have in common: title and legend at the top, labels along the cells, notes at the foot. */
 #include "plot/picture.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { RAMP_WIDTH = 240, RAMP_HEIGHT = 10, TITLE_CELLS = 120 };
@@ -39,4 +40,42 @@ void hsc__picture_note(hsc__picture *picture, double *y, const char *text)
 {
     hsc__picture_text(picture, HSC__MARGIN, *y + 10, text, note_style);
     *y += 15;
+}
+
+const char *const *hsc__axis_texts(hsc__picture *picture, const hsc__label *labels, int n, int max_cells, double size,
+                                   int step, double *widest)
+{
+    const char **texts = hsc__picture_alloc(picture, (size_t)n, sizeof *texts);
+    *widest = 0;
+    for (int i = 0; i < n && texts; i++) {
+        char number[16];
+        hsc__format_double(number, sizeof number, 9, i);
+        texts[i] = labels ? hsc__picture_label(picture, labels[i].bytes, labels[i].n, max_cells)
+                          : hsc__picture_label(picture, number, strlen(number), max_cells);
+        if (i % step == 0) *widest = fmax(*widest, hsc__picture_measure(picture, texts[i], size, false));
+    }
+    *widest *= 1.05; /* an SVG may be shown in a font that is a little wider */
+    return texts;
+}
+
+/* From the beginning of a cell to the baseline that puts capitals at its middle. */
+static double baseline(double cell, double size)
+{
+    return cell / 2 + 0.35 * size;
+}
+
+void hsc__axis_rows(hsc__picture *picture, double x, double y, const char *const *texts, int n, int step, double cell,
+                    double size)
+{
+    hsc__text_style style = {.size = size, .colour = HSC__INK, .anchor = HSC__ANCHOR_END};
+    for (int i = 0; i < n; i += step)
+        hsc__picture_text(picture, x, y + i * cell + baseline(cell, size), texts[i], style);
+}
+
+void hsc__axis_cols(hsc__picture *picture, double x, double y, const char *const *texts, int n, int step, double cell,
+                    double size)
+{
+    hsc__text_style style = {.size = size, .colour = HSC__INK, .anchor = HSC__ANCHOR_END, .upright = true};
+    for (int j = 0; j < n; j += step)
+        hsc__picture_text(picture, x + j * cell + baseline(cell, size), y, texts[j], style);
 }

@@ -87,6 +87,15 @@ hsc_status hsc__layout_grid(hsc__picture *picture, const hsc__heatmap *maps, siz
 double hsc__picture_head(hsc__picture *picture, const char *title, const hsc__scaling *scaling,
                          const char *value_title);
 void hsc__picture_note(hsc__picture *picture, double *y, const char *text);
+/* The visible texts of an axis, positions where there are no labels, and the room that the widest shown one needs. */
+const char *const *hsc__axis_texts(hsc__picture *picture, const hsc__label *labels, int n, int max_cells, double size,
+                                   int step, double *widest);
+/* Every step-th text: ending at x beside cells that begin at y, or turned and ending at y below cells that begin at x.
+ */
+void hsc__axis_rows(hsc__picture *picture, double x, double y, const char *const *texts, int n, int step, double cell,
+                    double size);
+void hsc__axis_cols(hsc__picture *picture, double x, double y, const char *const *texts, int n, int step, double cell,
+                    double size);
 
 enum { HSC__MARGIN = 24 };
 enum { HSC__INK = 0x1f2328, HSC__GREY = 0x57606a, HSC__WHITE = 0xffffff };
@@ -95,7 +104,7 @@ enum { HSC__INK = 0x1f2328, HSC__GREY = 0x57606a, HSC__WHITE = 0xffffff };
 hsc_status hsc__draw_png(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err);
 hsc_status hsc__draw_pdf(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err);
 hsc_status hsc__draw_svg(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err);
-/* Appends a PNG with one pixel a cell, for an image inside an SVG. */
-hsc_status hsc__cells_png(const hsc__cells *cells, hsc__string *out, hsc_error *err);
+/* Appends cells as a PNG of two pixels a unit, for an image inside an SVG. */
+hsc_status hsc__cells_png(const hsc__item *item, hsc__string *out, hsc_error *err);
 
 #endif

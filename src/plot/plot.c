@@ -61,7 +61,7 @@ static hsc_status write_picture(const hsc__picture *picture, draw_fn draw, const
 
 hsc_status hsc__plot_heatmap(const char *path, const hsc__heatmap *map, hsc_error *err)
 {
-    draw_fn draw;
+    draw_fn draw = NULL;
     hsc__picture picture;
     HSC_TRY(find_format(&draw, path, err));
     HSC_TRY(hsc__heatmap_check(map, HSC__PLOT_MAX_TOKENS, err));
@@ -75,7 +75,7 @@ hsc_status hsc__plot_heatmap(const char *path, const hsc__heatmap *map, hsc_erro
 hsc_status hsc__plot_grid(const char *path, const hsc__heatmap *maps, size_t n_maps, int n_columns, const char *title,
                           hsc_error *err)
 {
-    draw_fn draw;
+    draw_fn draw = NULL;
     hsc__picture picture;
     HSC_TRY(find_format(&draw, path, err));
     HSC_FAIL_IF(n_maps == 0, HSC_EINVAL, "nothing to draw: no maps");

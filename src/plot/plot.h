@@ -48,9 +48,10 @@ enum { HSC__PLOT_MAX_TOKENS = 4096 };
 hsc_status hsc__plot_heatmap(const char *path, const hsc__heatmap *map, hsc_error *err);
 
 /* Writes n maps row by row in n_columns columns (0: about as many columns as rows), each under its title, with one
- * colour scale: maps[0].scale. `title` heads the whole. Labels of tokens are not shown. A map of more tokens than its
+ * colour scale: maps[0].scale. `title` heads the whole. Labels are shown at the left and
+ * at the foot where all maps share the same arrays of them and a cell has room for one. A map of more tokens than its
  * box has pixels shows the largest weight of each block and the picture says so.
- * Further HSC_EINVAL: no maps, or more than fit into the largest picture (about 100 by 100). */
+ * Further HSC_EINVAL: no maps, or more than fit into the largest picture (about 80 by 80). */
 hsc_status hsc__plot_grid(const char *path, const hsc__heatmap *maps, size_t n_maps, int n_columns, const char *title,
                           hsc_error *err);
 

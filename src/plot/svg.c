@@ -92,15 +92,14 @@ static void add_base64(hsc__string *out, const char *bytes, size_t n)
     }
 }
 
-/* Many cells: one image, a pixel a cell, that viewers enlarge without smoothing. */
+/* Many cells: one image, as fine as a PNG of the whole, since not every viewer enlarges without smoothing. */
 static hsc_status add_image(hsc__string *out, const hsc__item *item, hsc_error *err)
 {
     hsc__string png = {0};
-    hsc_status status = hsc__cells_png(item->cells, &png, err);
+    hsc_status status = hsc__cells_png(item, &png, err);
     hsc__string_text(out, "<image");
     add_box(out, item->x, item->y, item->width, item->height);
-    hsc__string_text(out, " preserveAspectRatio=\"none\" style=\"image-rendering:optimizeSpeed;"
-                          "image-rendering:crisp-edges;image-rendering:pixelated\" href=\"data:image/png;base64,");
+    hsc__string_text(out, " preserveAspectRatio=\"none\" href=\"data:image/png;base64,");
     if (status == HSC_OK) add_base64(out, png.data, png.n);
     hsc__string_text(out, "\"/>\n");
     hsc__string_free(&png);
@@ -157,6 +156,9 @@ static void add_head(hsc__string *out, const hsc__picture *picture)
         add_escaped(out, picture->title);
         hsc__string_text(out, "</title>\n");
     }
+    hsc__string_text(out,
+                     "<style>text { unicode-bidi: plaintext; white-space: pre } image { image-rendering: pixelated }"
+                     "</style>\n");
     hsc__string_text(out, "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
 }
 
