@@ -477,8 +477,9 @@ HSC_API void hsc_overview_free(hsc_overview *overview);
 /* What a head mostly does. Zeros when there is no such layer or head. */
 HSC_API hsc_head_summary hsc_overview_head(const hsc_overview *overview, int layer, int head);
 
-/* The strongest links of all heads, heaviest first. *n is how many. Borrowed; lives as long as the overview. */
-HSC_API const hsc_link *hsc_overview_links(const hsc_overview *overview, int *n);
+/* The strongest links, heaviest first, of the layers whose byte in layers [n_layers] is not 0; NULL: of every layer.
+ * Writes at most `capacity` (more than n_links are not kept) and returns how many. */
+HSC_API int hsc_overview_links(const hsc_overview *overview, const unsigned char *layers, hsc_link *out, int capacity);
 
 #ifdef __cplusplus
 }

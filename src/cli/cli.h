@@ -97,6 +97,9 @@ hsc_status hsc__layers_check(const hsc__layers *layers, int n_layers, hsc_error 
 /* As --layer reads them; false when the text is none. */
 bool hsc__layers_parse(const char *text, hsc__layers *out);
 
+/* As --ids reads them; false when the text is none or memory is out. Free out->ids with hsc__free either way. */
+bool hsc__ids_parse(const char *text, hsc__ids *out);
+
 /* The name that is nearest to a mistyped word, or NULL when none is near. The names are the first fields (const char *)
  * of n structs `stride` bytes apart. */
 const char *hsc__cli_nearest(const char *word, const void *names, size_t stride, size_t n);

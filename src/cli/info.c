@@ -46,17 +46,12 @@ typedef struct sums {
     size_t n_buffers;
 } sums;
 
-static bool ends_with(const char *name, const char *ending)
-{
-    size_t n = strlen(name), m = strlen(ending);
-    return n >= m && strcmp(name + n - m, ending) == 0;
-}
-
 /* Masks and tables that old checkpoints carry along: nothing that was trained. */
 static bool is_buffer(const hsc_tensor_info *t)
 {
-    return (ends_with(t->name, ".attn.bias") && t->n_dims > 1) || ends_with(t->name, ".masked_bias") ||
-           ends_with(t->name, ".rotary_emb.inv_freq") || strcmp(t->name, "rope_freqs.weight") == 0;
+    return (hsc__cli_ends_with(t->name, ".attn.bias") && t->n_dims > 1) ||
+           hsc__cli_ends_with(t->name, ".masked_bias") || hsc__cli_ends_with(t->name, ".rotary_emb.inv_freq") ||
+           strcmp(t->name, "rope_freqs.weight") == 0;
 }
 
 static void add_tensor(sums *s, const hsc_tensor_info *t)

@@ -143,25 +143,29 @@ static int set_int(const target *t)
 }
 
 /* Commas or blanks between the numbers, so that a printed list can be pasted. */
+bool hsc__ids_parse(const char *text, hsc__ids *out)
+{
+    static const char blanks[] = " \t\n[]";
+    size_t capacity = 0;
+    *out = (hsc__ids){0};
+    for (;;) {
+        int id;
+        text += strspn(text, blanks);
+        if (!read_number(text, &id, &text)) return false;
+        if (hsc__grow(&out->ids, &capacity, out->n + 1, sizeof *out->ids, NULL) != HSC_OK) return false;
+        out->ids[out->n++] = id;
+        text += strspn(text, blanks);
+        if (*text == '\0') return true;
+        if (*text == ',') text++;
+    }
+}
+
 static int set_ids(const target *t)
 {
     hsc__ids *ids = t->field;
-    size_t capacity = 0;
-    const char *text = t->value;
     hsc__free(ids->ids);
-    *ids = (hsc__ids){0};
-    for (;;) {
-        text += strspn(text, " \t\n[]");
-        int id;
-        if (!read_number(text, &id, &text))
-            return hsc__cli_misuse(t->command, "--%s wants token ids such as 1,2,3, not '%s'", t->option->name,
-                                   t->value);
-        if (hsc__grow(&ids->ids, &capacity, ids->n + 1, sizeof *ids->ids, NULL) != HSC_OK) return hsc__cli_no_memory();
-        ids->ids[ids->n++] = id;
-        text += strspn(text, " \t\n]");
-        if (*text == '\0') return HSC__CLI_GO_ON;
-        if (*text == ',') text++;
-    }
+    if (hsc__ids_parse(t->value, ids)) return HSC__CLI_GO_ON;
+    return hsc__cli_misuse(t->command, "--%s wants token ids such as 1,2,3, not '%s'", t->option->name, t->value);
 }
 
 static int set_layers(const target *t)

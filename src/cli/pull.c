@@ -115,12 +115,9 @@ static void format_left(char out[48], const meter *m, const hsc__pull_event *eve
     else snprintf(out, 48, ", %d:%02d left", left / 60, left % 60);
 }
 
-static void draw(meter *m, const hsc__pull_event *event)
+static void measure(meter *m, const hsc__pull_event *event, double time)
 {
-    enum { CELLS = 16 };
-    char done[32], total[32], rate[32], left[48], bar[CELLS + 1];
-    double time = now(), passed = time - m->last_time;
-    if (!event->file || passed < 0.1) return;
+    double passed = time - m->last_time;
     if (event->what == HSC__PULL_BYTES && event->done >= m->last_done) {
         /* The newest reading weighs by its share of three seconds. */
         double weight = passed < 3 ? passed / 3 : 1, newest = (double)(event->done - m->last_done) / passed;
@@ -128,19 +125,30 @@ static void draw(meter *m, const hsc__pull_event *event)
     }
     m->last_time = time;
     m->last_done = event->done;
-    double share = event->total ? (double)event->done / (double)event->total : 0;
+}
+
+/* Ten times a second: "3/6 model.safetensors [###.......] 164.4 MB of 548.1 MB, 12.3 MB/s, 0:31 left". */
+static void draw(meter *m, const hsc__pull_event *event)
+{
+    enum { CELLS = 10 };
+    char line[256], done[32], total[32], rate[32], left[48], bar[CELLS + 1];
+    double time = now(), share = event->total ? (double)event->done / (double)event->total : 0;
+    if (!event->file || time - m->last_time < 0.1) return;
+    measure(m, event, time);
     for (int i = 0; i < CELLS; i++) bar[i] = i < (int)(share * CELLS) ? '#' : '.';
     bar[CELLS] = '\0';
     format_size(done, (double)event->done);
     format_size(total, (double)event->total);
     format_size(rate, m->rate);
     format_left(left, m, event);
-    if (event->what == HSC__PULL_CHECK)
-        hsc__cli_progress("%d/%d %.24s [%s] checking", event->index, event->n_files, event->file, bar);
-    else if (event->total)
-        hsc__cli_progress("%d/%d %.24s [%s] %s of %s, %s/s%s", event->index, event->n_files, event->file, bar, done,
-                          total, rate, left);
-    else hsc__cli_progress("%d/%d %.24s %s, %s/s", event->index, event->n_files, event->file, done, rate);
+    int n_name = (int)hsc__utf8_prefix(event->file, strnlen(event->file, 24));
+    int n = snprintf(line, sizeof line, "%d/%d %.*s ", event->index, event->n_files, n_name, event->file);
+    size_t room = sizeof line - (size_t)n;
+    if (event->what == HSC__PULL_CHECK) snprintf(line + n, room, "[%s] checking", bar);
+    else if (event->total) snprintf(line + n, room, "[%s] %s of %s, %s/s%s", bar, done, total, rate, left);
+    else snprintf(line + n, room, "%s, %s/s", done, rate);
+    /* A line that wraps cannot be rewritten. */
+    hsc__cli_progress("%.*s", (int)hsc__utf8_prefix(line, strnlen(line, (size_t)hsc__cli_width() - 1)), line);
 }
 
 static void say_file(const hsc__pull_event *event, const char *remark)

@@ -84,6 +84,17 @@ hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err)
     return HSC_OK;
 }
 
+unsigned hsc__encode_flags(bool no_special, bool parse_special)
+{
+    return (no_special ? 0U : HSC_ENCODE_ADD_SPECIAL) | (parse_special ? HSC_ENCODE_PARSE_SPECIAL : 0U);
+}
+
+bool hsc__cli_ends_with(const char *text, const char *ending)
+{
+    size_t n = strlen(text), m = strlen(ending);
+    return n > m && strcmp(text + n - m, ending) == 0;
+}
+
 static hsc_status make_texts(hsc__tokens *tokens, const hsc_tokenizer *tokenizer, hsc_error *err)
 {
     size_t n = tokens->encoding.n;

@@ -26,6 +26,12 @@ void hsc__cli_close(hsc__opened *opened);
 /* Appends all bytes of a file, "-" being standard input; NUL bytes are kept. */
 hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err);
 
+/* The flags of hsc_encode that --no-special and --parse-special mean: special tokens are added and not parsed unless
+ * one asks. */
+unsigned hsc__encode_flags(bool no_special, bool parse_special);
+
+bool hsc__cli_ends_with(const char *text, const char *ending);
+
 /* Tokens with the text of each. Zero it before use. */
 typedef struct hsc__tokens {
     hsc_encoding encoding;

@@ -85,7 +85,7 @@ static int encode(const values *v, const hsc_tokenizer *tokenizer, const hsc__st
 {
     hsc_error err = {0};
     hsc__tokens tokens = {0};
-    unsigned flags = (v->no_special ? 0U : HSC_ENCODE_ADD_SPECIAL) | (v->parse_special ? HSC_ENCODE_PARSE_SPECIAL : 0U);
+    unsigned flags = hsc__encode_flags(v->no_special, v->parse_special);
     int result;
     if (hsc__tokens_encode(&tokens, tokenizer, text->data, text->n, flags, &err) != HSC_OK)
         result = hsc__cli_fail(&err);

@@ -94,7 +94,7 @@ static int stronger(const hsc_link *a, const hsc_link *b)
 
 static void keep_link(const hsc_link *link, hsc_link *best, int *n_best, int capacity)
 {
-    if (*n_best == capacity && (capacity == 0 || !stronger(link, &best[capacity - 1]))) return;
+    if (capacity <= 0 || (*n_best == capacity && !stronger(link, &best[capacity - 1]))) return;
     int at = *n_best < capacity ? (*n_best)++ : capacity - 1;
     for (; at > 0 && stronger(link, &best[at - 1]); at--) best[at] = best[at - 1];
     best[at] = *link;
@@ -128,8 +128,9 @@ struct hsc_overview {
     int n_layers, n_heads, n_tokens;
     row_shares *rows;     /* [n_layers][n_heads][n_tokens] */
     pthread_mutex_t lock; /* guards best and n_best; rows have one writer each */
-    hsc_link *best;       /* [n_links] */
-    int n_best, n_links;
+    int n_links;
+    hsc_link *best; /* [n_layers][n_links] */
+    int *n_best;    /* [n_layers] */
 };
 
 static row_shares *rows_of(const hsc_overview *overview, int layer, int head)
@@ -146,8 +147,9 @@ static void keep_block(hsc_overview *overview, const hsc_block *block)
         hsc_link link = {.layer = block->layer, .head = block->head, .query = block->first_row + r};
         keep_row(block->data + (size_t)r * block->stride, block->row_size, link, best, &n_best, overview->n_links);
     }
+    hsc_link *kept = overview->best + (size_t)block->layer * (size_t)overview->n_links;
     pthread_mutex_lock(&overview->lock);
-    for (int i = 0; i < n_best; i++) keep_link(&best[i], overview->best, &overview->n_best, overview->n_links);
+    for (int i = 0; i < n_best; i++) keep_link(&best[i], kept, &overview->n_best[block->layer], overview->n_links);
     pthread_mutex_unlock(&overview->lock);
 }
 
@@ -164,6 +166,17 @@ static int watch(void *user, const hsc_block *block)
     return 0;
 }
 
+static hsc_status allocate(hsc_overview *overview, hsc_error *err)
+{
+    size_t n_layers = (size_t)overview->n_layers, n_links = (size_t)overview->n_links;
+    size_t n_rows = n_layers * (size_t)overview->n_heads * (size_t)overview->n_tokens;
+    overview->rows = hsc__calloc(n_rows, sizeof *overview->rows);
+    overview->best = hsc__calloc(n_layers * n_links, sizeof *overview->best);
+    overview->n_best = hsc__calloc(n_layers, sizeof *overview->n_best);
+    if (overview->rows && overview->best && overview->n_best) return HSC_OK;
+    return hsc__fail_memory(err, n_rows * sizeof *overview->rows, "overview");
+}
+
 hsc_status hsc_overview_new(hsc_overview **out, hsc_session *session, int n_tokens, int n_links, hsc_error *err)
 {
     const hsc_config *config = hsc_model_config(hsc_session_model(session));
@@ -171,7 +184,6 @@ hsc_status hsc_overview_new(hsc_overview **out, hsc_session *session, int n_toke
     HSC_FAIL_IF(n_tokens < 0, HSC_EINVAL, "overview: n_tokens is %d, it must not be negative", n_tokens);
     HSC_FAIL_IF(n_links < 0 || n_links > MAX_LINKS, HSC_EINVAL, "overview: n_links is %d, 0 to %d are possible",
                 n_links, (int)MAX_LINKS);
-    size_t n_rows = (size_t)config->n_layers * (size_t)config->n_heads * (size_t)n_tokens;
     hsc_overview *overview = hsc__calloc(1, sizeof *overview);
     if (!overview) return hsc__fail_memory(err, sizeof *overview, "overview");
     overview->n_layers = config->n_layers;
@@ -179,11 +191,8 @@ hsc_status hsc_overview_new(hsc_overview **out, hsc_session *session, int n_toke
     overview->n_tokens = n_tokens;
     overview->n_links = n_links;
     pthread_mutex_init(&overview->lock, NULL);
-    overview->rows = hsc__calloc(n_rows, sizeof *overview->rows);
-    overview->best = hsc__calloc((size_t)n_links, sizeof *overview->best);
-    hsc_status status = HSC_OK;
-    if (!overview->rows || !overview->best) status = hsc__fail_memory(err, n_rows * sizeof *overview->rows, "overview");
     hsc_observer observer = {.site = HSC_PATTERN, .layer = -1, .fn = watch, .user = overview};
+    hsc_status status = allocate(overview, err);
     if (status == HSC_OK) status = hsc_session_observe(session, &observer, err);
     if (status == HSC_OK) *out = overview;
     else hsc_overview_free(overview);
@@ -196,6 +205,7 @@ void hsc_overview_free(hsc_overview *overview)
     pthread_mutex_destroy(&overview->lock);
     hsc__free(overview->rows);
     hsc__free(overview->best);
+    hsc__free(overview->n_best);
     hsc__free(overview);
 }
 
@@ -208,8 +218,13 @@ hsc_head_summary hsc_overview_head(const hsc_overview *overview, int layer, int 
     return mean_shares(&sums);
 }
 
-const hsc_link *hsc_overview_links(const hsc_overview *overview, int *n)
+int hsc_overview_links(const hsc_overview *overview, const unsigned char *layers, hsc_link *out, int capacity)
 {
-    *n = overview->n_best;
-    return overview->best;
+    int n = 0;
+    for (int layer = 0; layer < overview->n_layers && capacity > 0; layer++) {
+        const hsc_link *best = overview->best + (size_t)layer * (size_t)overview->n_links;
+        for (int i = 0; (!layers || layers[layer]) && i < overview->n_best[layer]; i++)
+            keep_link(&best[i], out, &n, capacity);
+    }
+    return n;
 }

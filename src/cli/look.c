@@ -1,0 +1,430 @@
+/*
+ * headscope look: the arguments, the pass, and the choice of the view. While the model runs, observers take only what
+ * the view needs (one row or column a head, or sums), so a long text needs no table of n x n weights; pictures and
+ * --head alone record whole patterns.
+ */
+#include "cli/look.h"
+
+#include <math.h>
+#include <string.h>
+
+static const hsc__option options[] = {
+    HSC__OPTION_MODEL(hsc__look_options, model),
+    HSC__OPTION_HEADING("Which token"),
+    {"token", 0, HSC__OPT_TEXT, "TEXT", offsetof(hsc__look_options, token), 0, 0,
+     "What does this token look at? TEXT is the token exactly, its leading blank included: \" it\"."},
+    {"pos", 0, HSC__OPT_INT, "N", offsetof(hsc__look_options, pos), 0, INT32_MAX, "The same by position, from 0."},
+    {"to", 0, HSC__OPT_TEXT, "TEXT", offsetof(hsc__look_options, to), 0, 0,
+     "Who looks at this token? With --token: which heads join the two."},
+    {"to-pos", 0, HSC__OPT_INT, "N", offsetof(hsc__look_options, to_pos), 0, INT32_MAX,
+     "The same by position, from 0."},
+    HSC__OPTION_HEADING("Which heads"),
+    {"layer", 'l', HSC__OPT_LAYERS, "LAYER", offsetof(hsc__look_options, layers), 0, 0,
+     "5 (counted from 1), L4 (from 0), L0-L11, or a comma list. Default: every layer."},
+    {"head", 0, HSC__OPT_HEAD, "HEAD", offsetof(hsc__look_options, head), 0, 0,
+     "One head, L4H3 (layer and head from 0). Without a token: what each token looks at in it."},
+    HSC__OPTION_HEADING("How much"),
+    {"top", 'k', HSC__OPT_INT, "K", offsetof(hsc__look_options, top), 1, HSC__LOOK_MAX_TOP,
+     "The K best instead of the best; with --vs or both tokens the K best heads instead of 10."},
+    {"vs", 0, HSC__OPT_TEXT, "TEXT2", offsetof(hsc__look_options, versus), 0, 0,
+     "Compare with a second text: the heads whose weights from the token (the last one, unless --token or --pos says "
+     "another) move most, what they left and what they went to."},
+    {"include-first", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, include_first), 0, 0,
+     "Let the first token win too. It draws weight that means nothing (a sink), so it is left out of the maximum."},
+    HSC__OPTION_HEADING("Pictures and formats"),
+    {"plot", 0, HSC__OPT_TEXT, "FILE", offsetof(hsc__look_options, plot), 0, 0,
+     "Write a heatmap, .png, .svg or .pdf: of the head of --head, else a grid of the layer's or the model's heads."},
+    {"heatmap", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, heatmap), 0, 0,
+     "Draw in the terminal the head of --head, or all heads of the layers of --layer."},
+    {"scale", 0, HSC__OPT_CHOICE, "fixed|max|row|log", offsetof(hsc__look_options, scale), 0, 0,
+     "What the darkest colour means: weight 1 (default), the largest weight, each row's largest, or a logarithmic "
+     "scale."},
+    HSC__OPTION_JSON(hsc__look_options, json),
+    {"csv", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, csv), 0, 0,
+     "Print CSV with a line of names; counts from 0 as JSON does."},
+    HSC__OPTION_HEADING("Input"),
+    {"file", 'f', HSC__OPT_TEXT, "FILE", offsetof(hsc__look_options, file), 0, 0,
+     "Read the text from a file; as from standard input, one line end at its end is not part of it."},
+    {"ids", 0, HSC__OPT_IDS, "IDS", offsetof(hsc__look_options, ids), 0, 0,
+     "Token ids such as 1,2,3 instead of a text. Without a tokenizer a token's text is its id."},
+    {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, no_special), 0, 0,
+     "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
+    {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, parse_special), 0, 0,
+     "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
+    HSC__OPTION_THREADS(hsc__look_options, threads),
+};
+
+static const hsc__command command = {
+    .name = "look",
+    .usage = "-m MODEL TEXT [options]\n-m MODEL -              (standard input)",
+    .about =
+        "Shows what each attention head looks at. Without a token: an overview, one letter a head and the strongest "
+        "links. With --token, a line a head: the token that gets most of its weight, and the weight.\n"
+        "A layer is counted from 1 and a head from 0; L4H3 counts both from 0 (layer 5, head 3). Positions count "
+        "from 0. Equal weights go to the lower position.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .examples = "headscope look -m gpt2 \"The animal didn't cross the street because it was too tired\"\n"
+                "    the overview: which heads do what, and the strongest links\n"
+                "headscope look -m gpt2 \"The animal ... too tired\" --layer 5 --token \" it\"\n"
+                "    what \" it\" looks at in each head of the fifth layer\n"
+                "headscope look -m gpt2 \"The animal ... too tired\" --head L4H3 --plot l4h3.png\n"
+                "    one head: what each token looks at, and its heatmap\n"
+                "headscope look -m gpt2 \"The animal ... too tired\" --to \" animal\" --layer 5 --top 3\n"
+                "    the column under \" animal\": who looks at it\n"
+                "headscope look -m gpt2 \"The animal ... too tired\" --vs \"The animal ... too wide\"\n"
+                "    which heads move when the last word changes",
+    .max_args = 1,
+};
+
+/* --------------------------------------------------------------------------------------------------- arguments ---- */
+
+static hsc__look_mode choose_mode(const hsc__look_options *o)
+{
+    bool query = o->token || o->pos >= 0, key = o->to || o->to_pos >= 0;
+    if (o->versus) return HSC__LOOK_VERSUS;
+    if (query && key) return HSC__LOOK_PAIR;
+    if (query) return HSC__LOOK_QUERY;
+    if (key) return HSC__LOOK_KEY;
+    return o->head.given ? HSC__LOOK_HEAD : HSC__LOOK_OVERVIEW;
+}
+
+static bool picture_name(const char *name)
+{
+    return hsc__cli_ends_with(name, ".png") || hsc__cli_ends_with(name, ".svg") || hsc__cli_ends_with(name, ".pdf");
+}
+
+/* What the arguments alone can show. */
+static int check(const hsc__look_options *o, int n_texts)
+{
+    int n_inputs = n_texts + (o->file != NULL) + (o->ids.ids != NULL);
+    if (n_inputs == 0) return hsc__cli_misuse(&command, "no text: give TEXT, - for standard input, --file or --ids");
+    if (n_inputs > 1) return hsc__cli_misuse(&command, "more than one of TEXT, --file and --ids");
+    if (o->token && o->pos >= 0) return hsc__cli_misuse(&command, "--token and --pos both name the token");
+    if (o->to && o->to_pos >= 0) return hsc__cli_misuse(&command, "--to and --to-pos both name the token");
+    if (o->versus && (o->to || o->to_pos >= 0))
+        return hsc__cli_misuse(&command,
+                               "--vs compares what a token looks at: it goes with --token or --pos, not with --to");
+    if (o->versus && (o->plot || o->heatmap))
+        return hsc__cli_misuse(&command, "--vs draws no heatmap; draw each text by itself");
+    if (o->json && o->csv) return hsc__cli_misuse(&command, "--json and --csv: one of the two");
+    if (o->heatmap && (o->json || o->csv))
+        return hsc__cli_misuse(&command, "--heatmap draws in the terminal and does not go with --json or --csv");
+    if (o->heatmap && !o->head.given && !o->layers.n)
+        return hsc__cli_misuse(&command, "--heatmap wants --head or --layer");
+    if (o->head.given && !hsc__layers_have(&o->layers, o->head.layer))
+        return hsc__cli_misuse(&command, "--head L%dH%d is not in the layers of --layer", o->head.layer, o->head.head);
+    if (o->plot && !picture_name(o->plot))
+        return hsc__cli_misuse(&command, "--plot %s: the name must end in .png, .svg or .pdf", o->plot);
+    return HSC__CLI_GO_ON;
+}
+
+/* ------------------------------------------------------------------------------------------------------- input ---- */
+
+/* One line end at the end of a file is how files end, not part of a sentence. */
+static void drop_line_end(hsc__string *text)
+{
+    if (text->n && text->data[text->n - 1] == '\n') text->n--;
+    if (text->n && text->data[text->n - 1] == '\r') text->n--;
+}
+
+static hsc_status read_text(const hsc__look *look, const char *argument, hsc__string *text, hsc_error *err)
+{
+    const char *file = look->options->file;
+    if (!file && argument && strcmp(argument, "-") == 0) file = "-";
+    if (!file) {
+        hsc__string_text(text, argument);
+        return HSC_OK;
+    }
+    HSC_TRY(hsc__cli_read(file, text, err));
+    drop_line_end(text);
+    return HSC_OK;
+}
+
+static hsc_status encode(const hsc__look *look, hsc__look_pass *pass, const char *text, size_t n, hsc_error *err)
+{
+    const hsc_tokenizer *tokenizer;
+    const hsc__look_options *o = look->options;
+    HSC_TRY(hsc__cli_tokenizer(&look->opened, &tokenizer, err));
+    return hsc__tokens_encode(&pass->tokens, tokenizer, text, n, hsc__encode_flags(o->no_special, o->parse_special),
+                              err);
+}
+
+static hsc_status finish_tokens(hsc__look_pass *pass, hsc_error *err)
+{
+    HSC_FAIL_IF(pass->tokens.encoding.n == 0, HSC_EINVAL, "the text is empty: there is nothing to look at");
+    HSC_FAIL_IF(pass->tokens.encoding.n > INT32_MAX, HSC_EINVAL, "the text has %zu tokens, too many",
+                pass->tokens.encoding.n);
+    pass->n_tokens = (int)pass->tokens.encoding.n;
+    pass->query = pass->key = -1;
+    return HSC_OK;
+}
+
+static hsc_status read_first(hsc__look *look, const char *argument, hsc_error *err)
+{
+    hsc__string text = {0};
+    if (look->options->ids.ids) {
+        const hsc_tokenizer *tokenizer = hsc_model_tokenizer(look->opened.model, NULL);
+        HSC_TRY(hsc__tokens_from_ids(&look->first.tokens, tokenizer, &look->options->ids, err));
+        return finish_tokens(&look->first, err);
+    }
+    hsc_status status = read_text(look, argument, &text, err);
+    if (status == HSC_OK) status = encode(look, &look->first, text.data, text.n, err);
+    hsc__string_free(&text);
+    HSC_TRY(status);
+    return finish_tokens(&look->first, err);
+}
+
+/* With --ids the second text is a list of ids too. */
+static hsc_status read_second(hsc__look *look, hsc_error *err)
+{
+    const char *text = look->options->versus;
+    if (!look->options->ids.ids) {
+        HSC_TRY(encode(look, &look->second, text, strlen(text), err));
+        return finish_tokens(&look->second, err);
+    }
+    hsc__ids ids;
+    hsc_status status = HSC_OK;
+    if (!hsc__ids_parse(text, &ids))
+        status = hsc__fail(err, HSC_EINVAL, 0, "--vs wants token ids as --ids does, not '%s'", text);
+    else status = hsc__tokens_from_ids(&look->second.tokens, hsc_model_tokenizer(look->opened.model, NULL), &ids, err);
+    hsc__free(ids.ids);
+    HSC_TRY(status);
+    return finish_tokens(&look->second, err);
+}
+
+static hsc_status find(const hsc__look_pass *pass, const char *text, int wanted, const char *option, const char *other,
+                       int *pos, hsc_error *err)
+{
+    if (text) return hsc__look_find(pass, text, option, other, pos, err);
+    HSC_FAIL_IF(wanted >= pass->n_tokens, HSC_EINVAL, "%s %d: the text has %d tokens, positions 0 to %d", other, wanted,
+                pass->n_tokens, pass->n_tokens - 1);
+    *pos = wanted;
+    return HSC_OK;
+}
+
+/* Checks layers and head against the model and finds the tokens. */
+static hsc_status resolve(hsc__look *look, hsc_error *err)
+{
+    const hsc__look_options *o = look->options;
+    HSC_TRY(hsc__layers_check(&o->layers, look->n_layers, err));
+    HSC_FAIL_IF(o->head.given && (o->head.layer >= look->n_layers || o->head.head >= look->n_heads), HSC_EINVAL,
+                "there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d", o->head.layer,
+                o->head.head, look->n_layers - 1, look->n_heads - 1);
+    HSC_TRY(find(&look->first, o->token, o->pos, "--token", "--pos", &look->first.query, err));
+    HSC_TRY(find(&look->first, o->to, o->to_pos, "--to", "--to-pos", &look->first.key, err));
+    return o->versus ? hsc__look_align(look, err) : HSC_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------- pass ---- */
+
+typedef struct catcher {
+    const hsc__look *look;
+    hsc__look_pass *pass;
+} catcher;
+
+/* Keeps the query's row, or each row's weight on the key. Blocks never share an element. */
+static int catch_weights(void *user, const hsc_block *block)
+{
+    const catcher *c = user;
+    hsc__look_pass *pass = c->pass;
+    if (!hsc__look_chosen(c->look, block->layer, block->head)) return 0;
+    float *weights = hsc__look_weights(c->look, pass, block->layer, block->head);
+    for (int r = 0; r < block->n_rows; r++) {
+        int query = block->first_row + r;
+        const float *row = block->data + (size_t)r * block->stride;
+        if (query == pass->query) memcpy(weights, row, (size_t)block->row_size * sizeof *row);
+        if (pass->query < 0) weights[query] = pass->key < block->row_size ? row[pass->key] : 0;
+    }
+    return 0;
+}
+
+static hsc_status watch_weights(const hsc__look *look, hsc__look_pass *pass, catcher *c, hsc_error *err)
+{
+    size_t n = (size_t)look->n_layers * (size_t)look->n_heads * (size_t)pass->n_tokens;
+    *c = (catcher){look, pass};
+    pass->weights = hsc__calloc(n, sizeof *pass->weights);
+    if (!pass->weights) return hsc__fail_memory(err, n * sizeof *pass->weights, "the weights");
+    for (int layer = 0; layer < look->n_layers; layer++) {
+        if (!hsc__layers_have(&look->options->layers, layer)) continue;
+        hsc_observer observer = {.site = HSC_PATTERN, .layer = layer, .fn = catch_weights, .user = c};
+        HSC_TRY(hsc_session_observe(pass->session, &observer, err));
+    }
+    return HSC_OK;
+}
+
+/* Whole patterns, for pictures and for --head alone. */
+static hsc_status record_patterns(const hsc__look *look, hsc_session *session, hsc_error *err)
+{
+    const hsc__head *one = &look->options->head;
+    for (int layer = 0; layer < look->n_layers; layer++) {
+        if (!hsc__layers_have(&look->options->layers, layer) || (one->given && one->layer != layer)) continue;
+        hsc_record record = {.site = HSC_PATTERN, .layer = layer, .head = one->given ? one->head : -1, .query = -1};
+        HSC_TRY(hsc_session_record(session, &record, err));
+    }
+    return HSC_OK;
+}
+
+static hsc_status run_pass(const hsc__look *look, hsc__look_pass *pass, hsc_error *err)
+{
+    const hsc__look_options *o = look->options;
+    catcher c;
+    hsc_session_options session = {.n_threads = o->threads, .max_tokens = pass->n_tokens};
+    HSC_FAIL_IF(pass->n_tokens > look->opened.config->n_ctx, HSC_EINVAL,
+                "the text has %d tokens, %s sees at most %d (its context)", pass->n_tokens, look->opened.name,
+                look->opened.config->n_ctx);
+    HSC_TRY(hsc_session_new(&pass->session, look->opened.model, &session, err));
+    if (look->mode == HSC__LOOK_OVERVIEW)
+        HSC_TRY(hsc_overview_new(&pass->overview, pass->session, pass->n_tokens, HSC__LOOK_LINKS, err));
+    else if (look->mode != HSC__LOOK_HEAD) HSC_TRY(watch_weights(look, pass, &c, err));
+    if (look->mode == HSC__LOOK_HEAD || o->plot || o->heatmap) HSC_TRY(record_patterns(look, pass->session, err));
+    hsc_batch batch = {.ids = pass->tokens.encoding.ids, .n_tokens = pass->n_tokens, .logits = HSC_LOGITS_NONE};
+    hsc_status status = hsc_forward(pass->session, &batch, err);
+    hsc_session_observe_clear(pass->session); /* the catcher lies on this function's stack */
+    return status;
+}
+
+static hsc_status fail_number(int layer, int head, hsc_error *err)
+{
+    return hsc__fail(
+        err, HSC_EINVAL, 0,
+        "layer %d, head %d (L%dH%d): an attention weight is not a number (NaN): the weights in the file are "
+        "damaged or overflow",
+        layer + 1, head, layer, head);
+}
+
+/* A maximum over NaN means nothing, so there is no table with one. */
+static hsc_status check_numbers(const hsc__look *look, const hsc__look_pass *pass, hsc_error *err)
+{
+    for (int layer = 0; layer < look->n_layers; layer++) {
+        for (int head = 0; head < look->n_heads; head++) {
+            if (!hsc__look_chosen(look, layer, head)) continue;
+            if (pass->overview && isnan(hsc_overview_head(pass->overview, layer, head).other))
+                return fail_number(layer, head, err);
+            for (int i = 0; pass->weights && i < pass->n_tokens; i++)
+                if (isnan(hsc__look_weights(look, pass, layer, head)[i])) return fail_number(layer, head, err);
+        }
+    }
+    return HSC_OK;
+}
+
+static hsc_status fetch_pattern(hsc__look *look, hsc_error *err)
+{
+    hsc_view view;
+    const hsc__head *one = &look->options->head;
+    size_t n = (size_t)look->first.n_tokens;
+    HSC_TRY(hsc_session_activation(look->first.session, HSC_PATTERN, one->layer, 0, &view, err));
+    look->pattern = view.data;
+    for (size_t i = 0; i < n * n; i++)
+        if (isnan(look->pattern[i])) return fail_number(one->layer, one->head, err);
+    return HSC_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------- view ---- */
+
+typedef struct view {
+    hsc__look_text_fn text, csv;
+    hsc__look_json_fn json;
+} view;
+
+static const view views[] = {
+    [HSC__LOOK_OVERVIEW] = {hsc__look_overview_text, hsc__look_overview_csv, hsc__look_overview_json},
+    [HSC__LOOK_QUERY] = {hsc__look_heads_text, hsc__look_heads_csv, hsc__look_heads_json},
+    [HSC__LOOK_KEY] = {hsc__look_heads_text, hsc__look_heads_csv, hsc__look_heads_json},
+    [HSC__LOOK_PAIR] = {hsc__look_pair_text, hsc__look_pair_csv, hsc__look_pair_json},
+    [HSC__LOOK_HEAD] = {hsc__look_rows_text, hsc__look_rows_csv, hsc__look_rows_json},
+    [HSC__LOOK_VERSUS] = {hsc__look_versus_text, hsc__look_versus_csv, hsc__look_versus_json},
+};
+
+/* What one must know to read the table. */
+static void say_notes(const hsc__look *look)
+{
+    const hsc__look_pass *pass = &look->first;
+    bool maximum =
+        (look->mode == HSC__LOOK_QUERY && pass->query > 0) || (look->mode == HSC__LOOK_HEAD && pass->n_tokens > 1);
+    hsc__string text = {0};
+    hsc__look_repr(&text, pass, 0);
+    if (maximum && !look->options->include_first && !text.failed)
+        hsc__cli_note("the first token, %s, is left out of the maximum; --include-first puts it back (compute f32)",
+                      text.data);
+    hsc__string_free(&text);
+}
+
+static int show(const hsc__look *look)
+{
+    const hsc__look_options *o = look->options;
+    const view *v = &views[look->mode];
+    hsc__string out = {0};
+    hsc_error err = {0};
+    if (o->plot && hsc__look_plot(look, &err) != HSC_OK) return hsc__cli_fail(&err);
+    say_notes(look);
+    if (o->json) return hsc__json_print(v->json(look));
+    if (o->heatmap) {
+        hsc_status status = hsc__look_heatmaps(look, &out, &err);
+        int result = hsc__cli_write_string(&out);
+        return status != HSC_OK ? hsc__cli_fail(&err) : result;
+    }
+    (o->csv ? v->csv : v->text)(look, &out);
+    return hsc__cli_write_string(&out);
+}
+
+/* -------------------------------------------------------------------------------------------------------- main ---- */
+
+static hsc_status prepare(hsc__look *look, const char *argument, hsc_error *err)
+{
+    HSC_TRY(read_first(look, argument, err));
+    if (look->options->versus) HSC_TRY(read_second(look, err));
+    return resolve(look, err);
+}
+
+static hsc_status compute(hsc__look *look, hsc_error *err)
+{
+    HSC_TRY(run_pass(look, &look->first, err));
+    HSC_TRY(check_numbers(look, &look->first, err));
+    if (look->mode == HSC__LOOK_HEAD) HSC_TRY(fetch_pattern(look, err));
+    if (look->mode != HSC__LOOK_VERSUS) return HSC_OK;
+    HSC_TRY(run_pass(look, &look->second, err));
+    return check_numbers(look, &look->second, err);
+}
+
+static int run(hsc__look *look, const char *argument)
+{
+    hsc_error err = {0};
+    hsc_status status = prepare(look, argument, &err);
+    if (status != HSC_OK) {
+        int result = hsc__cli_fail(&err);
+        if (status == HSC_ENOTFOUND && look->first.n_tokens) hsc__look_list_tokens(&look->first);
+        return result;
+    }
+    return compute(look, &err) == HSC_OK ? show(look) : hsc__cli_fail(&err);
+}
+
+static void free_pass(hsc__look_pass *pass)
+{
+    hsc_session_free(pass->session);
+    hsc_overview_free(pass->overview);
+    hsc__free(pass->weights);
+    hsc__tokens_free(&pass->tokens);
+}
+
+int hsc__cli_look(int argc, char **argv)
+{
+    hsc__look_options o = {.pos = -1, .to_pos = -1};
+    hsc__look look = {.options = &o};
+    hsc__args args;
+    int result = hsc__cli_parse(&command, argc, argv, &o, &args);
+    if (result == HSC__CLI_GO_ON) result = check(&o, args.n);
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, o.model, true, &look.opened);
+    if (result == HSC__CLI_GO_ON) {
+        look.mode = choose_mode(&o);
+        look.n_layers = look.opened.config->n_layers;
+        look.n_heads = look.opened.config->n_heads;
+        look.causal = look.opened.config->causal;
+        result = run(&look, args.n ? args.list[0] : NULL);
+    }
+    free_pass(&look.first);
+    free_pass(&look.second);
+    hsc__cli_close(&look.opened);
+    hsc__free(o.ids.ids);
+    return result;
+}

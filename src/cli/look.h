@@ -1,0 +1,114 @@
+/* The parts of `headscope look`: look.c reads the arguments and runs the pass, the other look_*.c show what came of it.
+ */
+#ifndef HSC_CLI_LOOK_H
+#define HSC_CLI_LOOK_H
+
+#include "cli/shared.h"
+
+typedef struct hsc__look_options {
+    const char *model, *file, *token, *to, *versus, *plot;
+    hsc__ids ids;
+    hsc__layers layers;
+    hsc__head head;
+    int pos, to_pos; /* -1: not given */
+    int top;         /* 0: not given */
+    int scale;       /* hsc__scale */
+    int threads;
+    bool include_first, no_special, parse_special, json, csv, heatmap;
+} hsc__look_options;
+
+/* What is shown. */
+typedef enum {
+    HSC__LOOK_OVERVIEW, /* every head in a letter, and the strongest links */
+    HSC__LOOK_QUERY,    /* --token: what it looks at, head by head */
+    HSC__LOOK_KEY,      /* --to: who looks at it, head by head */
+    HSC__LOOK_PAIR,     /* --token and --to: the heads that join the two */
+    HSC__LOOK_HEAD,     /* --head alone: what each token looks at in it */
+    HSC__LOOK_VERSUS,   /* --vs: the heads that move between two texts */
+} hsc__look_mode;
+
+/* One text on its way through the model. */
+typedef struct hsc__look_pass {
+    hsc__tokens tokens;
+    int n_tokens;
+    int query, key; /* positions; -1: none asked for */
+    hsc_session *session;
+    /* [n_layers][n_heads][n_tokens]: the row of the query, else the column of the key. Only chosen heads are filled. */
+    float *weights;
+    hsc_overview *overview;
+} hsc__look_pass;
+
+typedef struct hsc__look {
+    const hsc__look_options *options;
+    hsc__look_mode mode;
+    hsc__opened opened;
+    int n_layers, n_heads;
+    bool causal;
+    const float *pattern;         /* HSC__LOOK_HEAD: [n_tokens][n_tokens] */
+    hsc__look_pass first, second; /* second: --vs only */
+    int n_prefix, n_suffix;       /* --vs: equal tokens at both ends of the two texts */
+} hsc__look;
+
+/* ---- look_find.c ---- */
+
+/* The position of the one token whose decoded text is `text`. HSC_ENOTFOUND, HSC_EINVAL: several; the message lists
+ * them. `option` ("--token") and `other` ("--pos", which chooses one of several) are for the message. */
+hsc_status hsc__look_find(const hsc__look_pass *pass, const char *text, const char *option, const char *other, int *pos,
+                          hsc_error *err);
+/* Says which tokens there are, on standard error. */
+void hsc__look_list_tokens(const hsc__look_pass *pass);
+/* Whether --layer and --head leave this head in. */
+bool hsc__look_chosen(const hsc__look *look, int layer, int head);
+/* The pass's row or column of one head, [n_tokens]. */
+float *hsc__look_weights(const hsc__look *look, const hsc__look_pass *pass, int layer, int head);
+/* The heaviest of it, at most k <= HSC__LOOK_MAX_TOP, by the rules: position 0 is left out unless --include-first or
+ * the query stands there; what a causal mask hides is never listed. */
+enum { HSC__LOOK_MAX_TOP = 1000, HSC__LOOK_LINKS = 10 };
+int hsc__look_best(const hsc__look *look, int layer, int head, int k, hsc_key_weight *out);
+/* The same for one row of a whole pattern. */
+int hsc__look_best_in_row(const hsc__look *look, const float *row, int query, int k, hsc_key_weight *out);
+/* K of --top, or what stands for it. */
+int hsc__look_top(const hsc__look *look, int standard);
+
+/* Appends "layer 5, head 3 (L4H3)", "12 layers; 12 heads per layer\n", the repr of a token. */
+void hsc__look_name_head(hsc__string *out, int layer, int head);
+void hsc__look_header(const hsc__look *look, hsc__string *out);
+void hsc__look_repr(hsc__string *out, const hsc__look_pass *pass, int pos);
+/* Appends ",POS,TEXT" and ",WEIGHT" of a line of CSV. */
+void hsc__look_csv_token(hsc__string *out, const hsc__look_pass *pass, int pos);
+void hsc__look_csv_number(hsc__string *out, float value);
+/* Appends "LAYER,HEAD,NAME". */
+void hsc__look_csv_head(hsc__string *out, int layer, int head);
+/* {"model","compute","tokens"}: what every JSON answer begins with; {"layer","head","name"}. */
+json_t *hsc__look_json_start(const hsc__look *look);
+json_t *hsc__look_json_head(int layer, int head);
+
+/* ---- the views: one function a mode and format ---- */
+
+typedef void (*hsc__look_text_fn)(const hsc__look *look, hsc__string *out);
+typedef json_t *(*hsc__look_json_fn)(const hsc__look *look);
+
+void hsc__look_heads_text(const hsc__look *look, hsc__string *out);
+void hsc__look_heads_csv(const hsc__look *look, hsc__string *out);
+json_t *hsc__look_heads_json(const hsc__look *look);
+void hsc__look_pair_text(const hsc__look *look, hsc__string *out);
+void hsc__look_pair_csv(const hsc__look *look, hsc__string *out);
+json_t *hsc__look_pair_json(const hsc__look *look);
+void hsc__look_rows_text(const hsc__look *look, hsc__string *out);
+void hsc__look_rows_csv(const hsc__look *look, hsc__string *out);
+json_t *hsc__look_rows_json(const hsc__look *look);
+void hsc__look_overview_text(const hsc__look *look, hsc__string *out);
+void hsc__look_overview_csv(const hsc__look *look, hsc__string *out);
+json_t *hsc__look_overview_json(const hsc__look *look);
+void hsc__look_versus_text(const hsc__look *look, hsc__string *out);
+void hsc__look_versus_csv(const hsc__look *look, hsc__string *out);
+json_t *hsc__look_versus_json(const hsc__look *look);
+
+/* How the second text's tokens lie against the first's, and where the query stands in both. Sets second.query. */
+hsc_status hsc__look_align(hsc__look *look, hsc_error *err);
+
+/* --plot and --heatmap. */
+hsc_status hsc__look_plot(const hsc__look *look, hsc_error *err);
+hsc_status hsc__look_heatmaps(const hsc__look *look, hsc__string *out, hsc_error *err);
+
+#endif

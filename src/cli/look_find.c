@@ -1,0 +1,166 @@
+/* What the views of `headscope look` have in common: which heads and keys are asked for, and how they are written. */
+#include "cli/look.h"
+
+#include <string.h>
+
+enum { LISTED_TOKENS = 200, LINE_CELLS = 76 };
+
+/* ------------------------------------------------------------------------------------------------------ tokens ---- */
+
+/* Compares decoded text, so that U+FFFD stands for bytes that are not UTF-8 here as everywhere. */
+static bool token_is(const hsc__label *token, const char *text, bool after_blank)
+{
+    hsc__string decoded = {0};
+    hsc__text_decode(&decoded, token->bytes, token->n);
+    const char *start = decoded.data;
+    bool same = !decoded.failed && (!after_blank || *start == ' ') && strcmp(start + after_blank, text) == 0 &&
+                strlen(start) == decoded.n;
+    hsc__string_free(&decoded);
+    return same;
+}
+
+/* "2, 5, 9" and how many. */
+static int list_matches(const hsc__look_pass *pass, const char *text, bool after_blank, hsc__string *list, int *first)
+{
+    int n = 0;
+    for (int i = 0; i < pass->n_tokens; i++) {
+        if (!token_is(&pass->tokens.texts[i], text, after_blank)) continue;
+        if (n == 0) *first = i;
+        hsc__string_printf(list, n++ ? ", %d" : "%d", i);
+    }
+    return n;
+}
+
+static hsc_status not_found(const hsc__look_pass *pass, const char *text, const char *repr, const char *option,
+                            hsc_error *err)
+{
+    hsc__string list = {0};
+    int at = 0, n = list_matches(pass, text, true, &list, &at);
+    if (n)
+        hsc__fail(err, HSC_ENOTFOUND, 0,
+                  "%s %s: no token is exactly that; ' %s' with a blank before it is at position %s", option, repr, text,
+                  list.data);
+    else hsc__fail(err, HSC_ENOTFOUND, 0, "%s %s: no token is exactly that", option, repr);
+    hsc__string_free(&list);
+    return HSC_ENOTFOUND;
+}
+
+hsc_status hsc__look_find(const hsc__look_pass *pass, const char *text, const char *option, const char *other, int *pos,
+                          hsc_error *err)
+{
+    hsc__string list = {0}, repr = {0};
+    hsc_status status = HSC_OK;
+    int n = list_matches(pass, text, false, &list, pos);
+    hsc__text_repr(&repr, text, strlen(text));
+    if (list.failed || repr.failed) status = hsc__fail_memory(err, 64, "a list of tokens");
+    else if (n == 0) status = not_found(pass, text, repr.data, option, err);
+    else if (n > 1)
+        status = hsc__fail(err, HSC_EINVAL, 0, "%s %s: %d tokens are that, at positions %s; %s N chooses one", option,
+                           repr.data, n, list.data, other);
+    hsc__string_free(&list);
+    hsc__string_free(&repr);
+    return status;
+}
+
+void hsc__look_list_tokens(const hsc__look_pass *pass)
+{
+    hsc__string line = {0};
+    for (int i = 0; i < pass->n_tokens && i < LISTED_TOKENS; i++) {
+        hsc__string token = {0};
+        hsc__string_printf(&token, "%s%d ", line.n ? "  " : "", i);
+        hsc__look_repr(&token, pass, i);
+        if (line.n && line.n + token.n > LINE_CELLS) {
+            hsc__cli_hint("%s", line.data);
+            line.n = 0;
+        }
+        if (!token.failed) hsc__string_text(&line, token.data + (line.n ? 0 : strspn(token.data, " ")));
+        hsc__string_free(&token);
+    }
+    if (line.n && !line.failed) hsc__cli_hint("%s", line.data);
+    if (pass->n_tokens > LISTED_TOKENS)
+        hsc__cli_hint("and %d more; 'headscope tokenize' lists them all", pass->n_tokens - LISTED_TOKENS);
+    hsc__string_free(&line);
+}
+
+/* ------------------------------------------------------------------------------------------------------- heads ---- */
+
+bool hsc__look_chosen(const hsc__look *look, int layer, int head)
+{
+    const hsc__head *one = &look->options->head;
+    if (one->given && (layer != one->layer || head != one->head)) return false;
+    return hsc__layers_have(&look->options->layers, layer);
+}
+
+float *hsc__look_weights(const hsc__look *look, const hsc__look_pass *pass, int layer, int head)
+{
+    size_t index = (size_t)layer * (size_t)look->n_heads + (size_t)head;
+    return pass->weights + index * (size_t)pass->n_tokens;
+}
+
+int hsc__look_best_in_row(const hsc__look *look, const float *row, int query, int k, hsc_key_weight *out)
+{
+    int n_key = look->causal ? query + 1 : look->first.n_tokens;
+    int first_key = look->options->include_first || query == 0 ? 0 : 1;
+    return hsc_top_keys(row, n_key, first_key, k, out);
+}
+
+int hsc__look_best(const hsc__look *look, int layer, int head, int k, hsc_key_weight *out)
+{
+    const hsc__look_pass *pass = &look->first;
+    const float *weights = hsc__look_weights(look, pass, layer, head);
+    if (pass->query >= 0) return hsc__look_best_in_row(look, weights, pass->query, k, out);
+    return hsc_top_keys(weights, pass->n_tokens, look->causal ? pass->key : 0, k, out);
+}
+
+int hsc__look_top(const hsc__look *look, int standard)
+{
+    return look->options->top ? look->options->top : standard;
+}
+
+/* ----------------------------------------------------------------------------------------------------- writing ---- */
+
+void hsc__look_name_head(hsc__string *out, int layer, int head)
+{
+    hsc__string_printf(out, "layer %d, head %d (L%dH%d)", layer + 1, head, layer, head);
+}
+
+void hsc__look_header(const hsc__look *look, hsc__string *out)
+{
+    hsc__string_printf(out, "%d layers; %d heads per layer\n", look->n_layers, look->n_heads);
+}
+
+void hsc__look_repr(hsc__string *out, const hsc__look_pass *pass, int pos)
+{
+    hsc__text_repr(out, pass->tokens.texts[pos].bytes, pass->tokens.texts[pos].n);
+}
+
+void hsc__look_csv_token(hsc__string *out, const hsc__look_pass *pass, int pos)
+{
+    hsc__string_printf(out, ",%d,", pos);
+    hsc__csv_field(out, pass->tokens.texts[pos].bytes, pass->tokens.texts[pos].n);
+}
+
+void hsc__look_csv_number(hsc__string *out, float value)
+{
+    char text[40];
+    hsc__format_double(text, sizeof text, 9, (double)value);
+    hsc__string_printf(out, ",%s", text);
+}
+
+void hsc__look_csv_head(hsc__string *out, int layer, int head)
+{
+    hsc__string_printf(out, "%d,%d,L%dH%d", layer, head, layer, head);
+}
+
+json_t *hsc__look_json_start(const hsc__look *look)
+{
+    return json_pack("{s:o,s:s,s:o}", "model", hsc__json_model(&look->opened), "compute", "f32", "tokens",
+                     hsc__json_tokens(&look->first.tokens));
+}
+
+json_t *hsc__look_json_head(int layer, int head)
+{
+    char name[32];
+    snprintf(name, sizeof name, "L%dH%d", layer, head);
+    return json_pack("{s:i,s:i,s:s}", "layer", layer, "head", head, "name", name);
+}

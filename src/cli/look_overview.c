@@ -1,0 +1,201 @@
+/*
+ * The overview of `headscope look`: a grid of layers and heads, one letter each for what the head mostly does, and the
+ * strongest links that are not to the first token, the token itself or the one before it.
+ */
+#include "cli/look.h"
+
+#include "plot/table.h"
+
+#include <math.h>
+
+typedef enum { KIND_FIRST, KIND_SELF, KIND_PREVIOUS, KIND_SPREAD, KIND_OTHER, N_KINDS } head_kind;
+
+typedef struct kind_look {
+    const char *name;   /* in JSON and CSV */
+    const char *colour; /* SGR */
+    char letter;
+    const char *help;
+} kind_look;
+
+static const kind_look kinds[N_KINDS] = {
+    [KIND_FIRST] = {"first", "34", 'f', "the first token (the attention sink)"},
+    [KIND_SELF] = {"self", "32", 's', "the token itself"},
+    [KIND_PREVIOUS] = {"previous", "33", 'p', "the token before"},
+    [KIND_SPREAD] = {"spread", "2", '=', "all tokens about evenly (entropy at least 0.9 of the most possible)"},
+    [KIND_OTHER] = {"other", "35", 'o', "other tokens"},
+};
+
+static const double EVEN = 0.9, MAINLY = 0.5;
+
+/* The entropy of equal weights, averaged as the summary averages it. */
+static double most_entropy(const hsc__look *look)
+{
+    double sum = 0;
+    int n = look->first.n_tokens;
+    for (int query = 1; query < n; query++) sum += log(look->causal ? query + 1 : n);
+    return n > 1 ? sum / (n - 1) : 0;
+}
+
+static head_kind classify(const hsc__look *look, const hsc_head_summary *s, float *share)
+{
+    const float shares[N_KINDS] = {
+        [KIND_FIRST] = s->first, [KIND_SELF] = s->self, [KIND_PREVIOUS] = s->prev, [KIND_OTHER] = s->other};
+    head_kind kind = KIND_FIRST;
+    for (int k = 0; k < N_KINDS; k++) {
+        if (shares[k] > shares[kind]) kind = (head_kind)k;
+    }
+    *share = shares[kind];
+    double most = most_entropy(look);
+    if (most > 0 && (double)s->entropy >= EVEN * most) return KIND_SPREAD;
+    return kind;
+}
+
+/* ------------------------------------------------------------------------------------------------------- text ---- */
+
+static void add_cell(const hsc__look *look, hsc__string *out, int layer, int head, int width, bool colour)
+{
+    if (!hsc__look_chosen(look, layer, head)) {
+        hsc__string_printf(out, "%*s", width, "");
+        return;
+    }
+    float share;
+    hsc_head_summary summary = hsc_overview_head(look->first.overview, layer, head);
+    const kind_look *kind = &kinds[classify(look, &summary, &share)];
+    bool mainly = (double)share >= MAINLY && kind->letter >= 'a';
+    char letter = mainly ? (char)(kind->letter - 'a' + 'A') : kind->letter;
+    hsc__string_printf(out, "%*s", width - 1, "");
+    if (colour) hsc__string_printf(out, "\033[%s%sm%c\033[0m", kind->colour, mainly ? ";1" : "", letter);
+    else hsc__string_add(out, &letter, 1);
+}
+
+static int digits(int n)
+{
+    int count = 1;
+    for (; n >= 10; n /= 10) count++;
+    return count;
+}
+
+static void add_grid(const hsc__look *look, hsc__string *out, bool colour)
+{
+    int width = digits(look->n_heads - 1) + 2, number = digits(look->n_layers);
+    hsc__string_printf(out, "%*s", number * 2 + 9, "");
+    for (int head = 0; head < look->n_heads; head++)
+        hsc__string_printf(out, "%*sH%d", width - 1 - digits(head), "", head);
+    hsc__string_text(out, "\n");
+    for (int layer = 0; layer < look->n_layers; layer++) {
+        if (!hsc__layers_have(&look->options->layers, layer)) continue;
+        hsc__string_printf(out, "layer %*d (L%d)%*s", number, layer + 1, layer, number - digits(layer), "");
+        for (int head = 0; head < look->n_heads; head++) add_cell(look, out, layer, head, width, colour);
+        hsc__string_text(out, "\n");
+    }
+    for (int k = 0; k < N_KINDS; k++) {
+        hsc__string_printf(out, k ? "  %c  %s\n" : "each head looks mostly at\n  %c  %s\n", kinds[k].letter,
+                           kinds[k].help);
+    }
+    hsc__string_text(out, "in capitals: at least half of its weight, averaged over the tokens from position 1 on\n");
+}
+
+/* The strongest links of the layers that --layer leaves in. Returns how many. */
+static int chosen_links(const hsc__look *look, hsc_link *out)
+{
+    unsigned char *layers = hsc__calloc((size_t)look->n_layers, 1);
+    if (!layers) return 0;
+    for (int layer = 0; layer < look->n_layers; layer++)
+        layers[layer] = hsc__layers_have(&look->options->layers, layer);
+    int n = hsc_overview_links(look->first.overview, layers, out, HSC__LOOK_LINKS);
+    hsc__free(layers);
+    return n;
+}
+
+static void add_links(const hsc__look *look, hsc__string *out)
+{
+    enum { COLUMNS = 4 };
+    static const hsc__column columns[COLUMNS] = {
+        {NULL, false, 0}, {NULL, false, 40}, {NULL, false, 40}, {NULL, true, 0}};
+    hsc_link links[HSC__LOOK_LINKS];
+    int n = chosen_links(look, links);
+    if (n == 0) return;
+    hsc__string_text(out, "\nstrongest links, those to the first token, to itself and to the one before left out\n");
+    hsc__string *text = hsc__calloc((size_t)n * COLUMNS, sizeof *text);
+    const char **rows = hsc__calloc((size_t)n * COLUMNS, sizeof *rows);
+    for (int i = 0; text && rows && i < n; i++) {
+        hsc__string *cell = &text[i * COLUMNS];
+        hsc__look_name_head(&cell[0], links[i].layer, links[i].head);
+        hsc__look_repr(&cell[1], &look->first, links[i].query);
+        hsc__string_printf(&cell[1], " (%d)", links[i].query);
+        hsc__string_text(&cell[2], "-> ");
+        hsc__look_repr(&cell[2], &look->first, links[i].key);
+        hsc__string_printf(&cell[2], " (%d)", links[i].key);
+        hsc__string_printf(&cell[3], "%.2f", (double)links[i].weight);
+        for (int c = 0; c < COLUMNS; c++) rows[i * COLUMNS + c] = cell[c].failed ? NULL : cell[c].data;
+    }
+    if (!text || !rows || hsc__table_write(out, columns, COLUMNS, rows, (size_t)n, NULL) != HSC_OK) out->failed = true;
+    for (int i = 0; text && i < n * COLUMNS; i++) hsc__string_free(&text[i]);
+    hsc__free(text);
+    hsc__free(rows);
+}
+
+void hsc__look_overview_text(const hsc__look *look, hsc__string *out)
+{
+    hsc__look_header(look, out);
+    add_grid(look, out, hsc__cli_colours(stdout));
+    add_links(look, out);
+}
+
+/* ------------------------------------------------------------------------------------------------- CSV and JSON ----
+ */
+
+void hsc__look_overview_csv(const hsc__look *look, hsc__string *out)
+{
+    hsc__string_text(out, "layer,head,name,kind,first,self,previous,other,entropy\r\n");
+    for (int layer = 0; layer < look->n_layers; layer++) {
+        for (int head = 0; head < look->n_heads; head++) {
+            if (!hsc__look_chosen(look, layer, head)) continue;
+            float share;
+            hsc_head_summary s = hsc_overview_head(look->first.overview, layer, head);
+            const float values[] = {s.first, s.self, s.prev, s.other, s.entropy};
+            hsc__look_csv_head(out, layer, head);
+            hsc__string_printf(out, ",%s", kinds[classify(look, &s, &share)].name);
+            for (int i = 0; i < 5; i++) hsc__look_csv_number(out, values[i]);
+            hsc__string_text(out, "\r\n");
+        }
+    }
+}
+
+static json_t *links_json(const hsc__look *look)
+{
+    hsc_link links[HSC__LOOK_LINKS];
+    int n = chosen_links(look, links);
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) {
+        json_t *object = hsc__look_json_head(links[i].layer, links[i].head);
+        json_object_set_new(object, "query", hsc__json_token(&look->first.tokens, links[i].query));
+        json_object_set_new(object, "key", hsc__json_token(&look->first.tokens, links[i].key));
+        json_object_set_new(object, "weight", hsc__json_number((double)links[i].weight));
+        json_array_append_new(list, object);
+    }
+    return list;
+}
+
+json_t *hsc__look_overview_json(const hsc__look *look)
+{
+    json_t *root = hsc__look_json_start(look), *heads = json_array();
+    for (int layer = 0; layer < look->n_layers; layer++) {
+        for (int head = 0; head < look->n_heads; head++) {
+            if (!hsc__look_chosen(look, layer, head)) continue;
+            float share;
+            hsc_head_summary s = hsc_overview_head(look->first.overview, layer, head);
+            json_t *object = hsc__look_json_head(layer, head);
+            json_object_set_new(object, "kind", json_string(kinds[classify(look, &s, &share)].name));
+            json_object_set_new(object, "first", hsc__json_number((double)s.first));
+            json_object_set_new(object, "self", hsc__json_number((double)s.self));
+            json_object_set_new(object, "previous", hsc__json_number((double)s.prev));
+            json_object_set_new(object, "other", hsc__json_number((double)s.other));
+            json_object_set_new(object, "entropy", hsc__json_number((double)s.entropy));
+            json_array_append_new(heads, object);
+        }
+    }
+    json_object_set_new(root, "heads", heads);
+    json_object_set_new(root, "links", links_json(look));
+    return root;
+}

@@ -1,0 +1,276 @@
+/*
+ * headscope look --vs: the same query in two texts, and the heads whose weights from it move most. The texts' tokens
+ * are matched from both ends; what lies between is the part that differs, matched one to one when it is as long in
+ * both. A head's move is half the sum of |w1 - w2| over the keys (total variation): the share of its weight that went
+ * elsewhere.
+ */
+#include "cli/look.h"
+
+#include "plot/table.h"
+
+#include <string.h>
+
+enum { COLUMNS = 4, SHOWN_TOKENS = 6 };
+
+/* What one head did. Weights of a key that a text does not have are 0. */
+typedef struct move {
+    int layer, head;
+    double moved;
+    int left,
+        went; /* positions of the largest loss and gain: `left` in the first text, `went` in the second; -1: none */
+    float left_weights[2], went_weights[2];
+} move;
+
+/* ------------------------------------------------------------------------------------------------ the two texts ----
+ */
+
+/* Where a token of the first text stands in the second; -1: it has no match. */
+static int match(const hsc__look *look, int pos)
+{
+    int n1 = look->first.n_tokens, n2 = look->second.n_tokens;
+    if (pos < look->n_prefix || n1 == n2) return pos;
+    return pos >= n1 - look->n_suffix ? pos + n2 - n1 : -1;
+}
+
+/* The other way round. */
+static int match_back(const hsc__look *look, int pos)
+{
+    int n1 = look->first.n_tokens, n2 = look->second.n_tokens;
+    if (pos < look->n_prefix || n1 == n2) return pos;
+    return pos >= n2 - look->n_suffix ? pos + n1 - n2 : -1;
+}
+
+hsc_status hsc__look_align(hsc__look *look, hsc_error *err)
+{
+    const hsc_token *a = look->first.tokens.encoding.ids, *b = look->second.tokens.encoding.ids;
+    int n1 = look->first.n_tokens, n2 = look->second.n_tokens, n = n1 < n2 ? n1 : n2;
+    int prefix = 0, suffix = 0;
+    while (prefix < n && a[prefix] == b[prefix]) prefix++;
+    while (suffix < n - prefix && a[n1 - 1 - suffix] == b[n2 - 1 - suffix]) suffix++;
+    look->n_prefix = prefix;
+    look->n_suffix = suffix;
+    if (look->first.query < 0) look->first.query = n1 - 1;
+    look->second.query = look->first.query == n1 - 1 ? n2 - 1 : match(look, look->first.query);
+    HSC_FAIL_IF(
+        look->second.query < 0, HSC_EINVAL,
+        "--vs: the query at position %d lies in the part that differs, %d tokens in one text and %d in the other; "
+        "ask for one before position %d or from %d on",
+        look->first.query, n1 - prefix - suffix, n2 - prefix - suffix, prefix, n1 - suffix);
+    return HSC_OK;
+}
+
+static bool same_texts(const hsc__look *look)
+{
+    return look->n_prefix == look->first.n_tokens && look->n_prefix == look->second.n_tokens;
+}
+
+/* The query and all that it may see are the same in both texts. */
+static bool cannot_change(const hsc__look *look)
+{
+    return same_texts(look) ||
+           (look->causal && look->first.query < look->n_prefix && look->second.query < look->n_prefix);
+}
+
+/* Appends the repr of the tokens that only this text has. */
+static void add_difference(const hsc__look *look, const hsc__look_pass *pass, hsc__string *out)
+{
+    hsc__string bytes = {0};
+    int last = pass->n_tokens - look->n_suffix;
+    bool cut = last - look->n_prefix > SHOWN_TOKENS;
+    if (cut) last = look->n_prefix + SHOWN_TOKENS;
+    hsc__string_add(&bytes, "", 0);
+    for (int i = look->n_prefix; i < last; i++)
+        hsc__string_add(&bytes, pass->tokens.texts[i].bytes, pass->tokens.texts[i].n);
+    if (bytes.failed) out->failed = true;
+    else hsc__text_repr(out, bytes.data, bytes.n);
+    if (cut) hsc__string_text(out, "...");
+    hsc__string_free(&bytes);
+}
+
+/* ---------------------------------------------------------------------------------------------------- the moves ----
+ */
+
+static move measure(const hsc__look *look, int layer, int head)
+{
+    const float *w1 = hsc__look_weights(look, &look->first, layer, head);
+    const float *w2 = hsc__look_weights(look, &look->second, layer, head);
+    move m = {.layer = layer, .head = head, .left = -1, .went = -1};
+    double loss = 0, gain = 0, sum = 0;
+    for (int key = 0; key < look->first.n_tokens; key++) {
+        int other = match(look, key);
+        double delta = (double)w1[key] - (other >= 0 ? (double)w2[other] : 0);
+        sum += delta < 0 ? -delta : delta;
+        if (delta <= loss) continue;
+        loss = delta;
+        m.left = key;
+        m.left_weights[0] = w1[key];
+        m.left_weights[1] = other >= 0 ? w2[other] : 0;
+    }
+    for (int key = 0; key < look->second.n_tokens; key++) {
+        int other = match_back(look, key);
+        double delta = (double)w2[key] - (other >= 0 ? (double)w1[other] : 0);
+        if (other < 0) sum += delta;
+        if (delta <= gain) continue;
+        gain = delta;
+        m.went = key;
+        m.went_weights[0] = other >= 0 ? w1[other] : 0;
+        m.went_weights[1] = w2[key];
+    }
+    m.moved = sum / 2;
+    return m;
+}
+
+/* The chosen heads that moved, most first; equal ones by layer and head. Returns how many. */
+static int rank_moves(const hsc__look *look, move *best, int capacity)
+{
+    int n = 0;
+    for (int layer = 0; layer < look->n_layers; layer++) {
+        for (int head = 0; head < look->n_heads; head++) {
+            if (!hsc__look_chosen(look, layer, head)) continue;
+            move m = measure(look, layer, head);
+            if (m.moved <= 0 || (n == capacity && m.moved <= best[n - 1].moved)) continue;
+            int at = n < capacity ? n++ : n - 1;
+            for (; at > 0 && best[at - 1].moved < m.moved; at--) best[at] = best[at - 1];
+            best[at] = m;
+        }
+    }
+    return n;
+}
+
+/* Why nothing moved; NULL when something could. */
+static const char *reason(const hsc__look *look)
+{
+    if (same_texts(look)) return "same_tokens";
+    return cannot_change(look) ? "causal_mask" : NULL;
+}
+
+/* -------------------------------------------------------------------------------------------------------- text ---- */
+
+static void add_unchanged(const hsc__look *look, hsc__string *out)
+{
+    move best;
+    int n_moved = rank_moves(look, &best, 1), n = 0;
+    for (int layer = 0; layer < look->n_layers; layer++)
+        for (int head = 0; head < look->n_heads; head++) n += hsc__look_chosen(look, layer, head);
+    if (same_texts(look)) {
+        hsc__string_text(out, "nothing can change: both texts give the same tokens\n");
+    } else {
+        hsc__string_text(out,
+                         "nothing can change: a causal model's token sees only itself and earlier ones, and the first "
+                         "token that differs comes later\n");
+        hsc__string_printf(out, "ask for a token from position %d on: --pos %d\n", look->n_prefix, look->n_prefix);
+    }
+    hsc__string_printf(out, "largest change measured in %d head%s: %s\n", n, n == 1 ? "" : "s",
+                       n_moved ? "not 0, which is a fault of headscope" : "exactly 0");
+}
+
+static void add_key(hsc__string *out, const hsc__look_pass *pass, int pos, const float *weights)
+{
+    if (pos < 0) return;
+    hsc__look_repr(out, pass, pos);
+    hsc__string_printf(out, " (%d) %.2f -> %.2f", pos, (double)weights[0], (double)weights[1]);
+}
+
+static void add_moves(const hsc__look *look, const move *moves, int n, hsc__string *out)
+{
+    static const hsc__column columns[COLUMNS] = {
+        {"head", false, 0}, {"moved", true, 0}, {"left", false, 40}, {"went to", false, 40}};
+    hsc__string *text = hsc__calloc((size_t)n * COLUMNS, sizeof *text);
+    const char **cells = hsc__calloc((size_t)n * COLUMNS, sizeof *cells);
+    for (int i = 0; text && cells && i < n; i++) {
+        hsc__string *row = &text[i * COLUMNS];
+        hsc__look_name_head(&row[0], moves[i].layer, moves[i].head);
+        hsc__string_printf(&row[1], "%.2f", moves[i].moved);
+        add_key(&row[2], &look->first, moves[i].left, moves[i].left_weights);
+        add_key(&row[3], &look->second, moves[i].went, moves[i].went_weights);
+        for (int c = 0; c < COLUMNS; c++) cells[i * COLUMNS + c] = row[c].failed ? NULL : row[c].data;
+    }
+    if (!text || !cells || hsc__table_write(out, columns, COLUMNS, cells, (size_t)n, NULL) != HSC_OK)
+        out->failed = true;
+    for (int i = 0; text && i < n * COLUMNS; i++) hsc__string_free(&text[i]);
+    hsc__free(text);
+    hsc__free(cells);
+}
+
+void hsc__look_versus_text(const hsc__look *look, hsc__string *out)
+{
+    move moves[HSC__LOOK_MAX_TOP];
+    hsc__look_header(look, out);
+    hsc__look_repr(out, &look->first, look->first.query);
+    hsc__string_printf(out, " (position %d)", look->first.query);
+    if (look->second.query != look->first.query) hsc__string_printf(out, ", in the second text %d", look->second.query);
+    if (!same_texts(look)) {
+        hsc__string_printf(out, "; the texts differ from position %d on: ", look->n_prefix);
+        add_difference(look, &look->first, out);
+        hsc__string_text(out, " became ");
+        add_difference(look, &look->second, out);
+    }
+    hsc__string_text(out, "\n");
+    if (cannot_change(look)) {
+        add_unchanged(look, out);
+        return;
+    }
+    int n = rank_moves(look, moves, hsc__look_top(look, 10));
+    if (n) add_moves(look, moves, n, out);
+    else hsc__string_text(out, "no head moved\n");
+}
+
+/* ------------------------------------------------------------------------------------------------- CSV and JSON ----
+ */
+
+static void add_csv_key(hsc__string *out, const hsc__look_pass *pass, int pos, const float *weights)
+{
+    if (pos < 0) {
+        hsc__string_text(out, ",,,,");
+        return;
+    }
+    hsc__look_csv_token(out, pass, pos);
+    hsc__look_csv_number(out, weights[0]);
+    hsc__look_csv_number(out, weights[1]);
+}
+
+void hsc__look_versus_csv(const hsc__look *look, hsc__string *out)
+{
+    move moves[HSC__LOOK_MAX_TOP];
+    int n = rank_moves(look, moves, hsc__look_top(look, 10));
+    hsc__string_text(
+        out, "layer,head,name,moved,left,left_text,left_before,left_after,went,went_text,went_before,went_after\r\n");
+    for (int i = 0; i < n; i++) {
+        hsc__look_csv_head(out, moves[i].layer, moves[i].head);
+        hsc__look_csv_number(out, (float)moves[i].moved);
+        add_csv_key(out, &look->first, moves[i].left, moves[i].left_weights);
+        add_csv_key(out, &look->second, moves[i].went, moves[i].went_weights);
+        hsc__string_text(out, "\r\n");
+    }
+}
+
+static json_t *key_json(const hsc__look_pass *pass, int pos, const float *weights)
+{
+    if (pos < 0) return json_null();
+    json_t *object = hsc__json_token(&pass->tokens, pos);
+    json_object_set_new(object, "before", hsc__json_number((double)weights[0]));
+    json_object_set_new(object, "after", hsc__json_number((double)weights[1]));
+    return object;
+}
+
+json_t *hsc__look_versus_json(const hsc__look *look)
+{
+    move moves[HSC__LOOK_MAX_TOP];
+    int n = rank_moves(look, moves, hsc__look_top(look, 10));
+    json_t *root = hsc__look_json_start(look), *heads = json_array();
+    const char *why = reason(look);
+    json_object_set_new(root, "tokens2", hsc__json_tokens(&look->second.tokens));
+    json_object_set_new(root, "query", hsc__json_token(&look->first.tokens, look->first.query));
+    json_object_set_new(root, "query2", hsc__json_token(&look->second.tokens, look->second.query));
+    json_object_set_new(root, "first_difference", same_texts(look) ? json_null() : json_integer(look->n_prefix));
+    json_object_set_new(root, "cannot_change", why ? json_string(why) : json_null());
+    for (int i = 0; i < n; i++) {
+        json_t *object = hsc__look_json_head(moves[i].layer, moves[i].head);
+        json_object_set_new(object, "moved", hsc__json_number(moves[i].moved));
+        json_object_set_new(object, "left", key_json(&look->first, moves[i].left, moves[i].left_weights));
+        json_object_set_new(object, "went", key_json(&look->second, moves[i].went, moves[i].went_weights));
+        json_array_append_new(heads, object);
+    }
+    json_object_set_new(root, "heads", heads);
+    return root;
+}

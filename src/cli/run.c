@@ -1,0 +1,340 @@
+/*
+ * headscope run: one pass over one or more texts, and what chosen sites held goes into one file of tensors. Several
+ * texts are packed end to end as sequences; each tensor then bears the number of its sequence (pattern.4.seq2). Nothing
+ * is copied: the arrays are written from where the session recorded them.
+ */
+#include "cli/shared.h"
+
+#include <string.h>
+
+typedef struct values {
+    const char *model, *text, *file, *sites, *output;
+    hsc__ids ids;
+    hsc__layers layers;
+    int threads;
+    bool no_special, parse_special, json;
+} values;
+
+static const hsc__option options[] = {
+    HSC__OPTION_MODEL(values, model),
+    HSC__OPTION_HEADING("Input, one of"),
+    {"text", 0, HSC__OPT_TEXT, "TEXT", offsetof(values, text), 0, 0, "One text."},
+    {"file", 'f', HSC__OPT_TEXT, "FILE", offsetof(values, file), 0, 0,
+     "A text a line, - for standard input; several lines run as packed sequences that do not see each other."},
+    {"ids", 0, HSC__OPT_IDS, "IDS", offsetof(values, ids), 0, 0,
+     "Token ids such as 1,2,3; the model needs no tokenizer."},
+    HSC__OPTION_HEADING("What to save, and where"),
+    {"sites", 's', HSC__OPT_TEXT, "SITES", offsetof(values, sites), 0, 0,
+     "A comma list such as pattern,resid_post,logits; 'help' lists them with shapes and meanings."},
+    {"layers", 'l', HSC__OPT_LAYERS, "LAYERS", offsetof(values, layers), 0, 0,
+     "L0-L11 or L4,L7 (from 0), or 5 (from 1). Default: every layer."},
+    {"output", 'o', HSC__OPT_TEXT, "FILE", offsetof(values, output), 0, 0,
+     "A .safetensors or .npz file; it appears when it is complete."},
+    HSC__OPTION_HEADING("Otherwise"),
+    {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
+     "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
+    {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, parse_special), 0, 0,
+     "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
+    HSC__OPTION_THREADS(values, threads),
+    HSC__OPTION_JSON(values, json),
+};
+
+static const hsc__command command = {
+    .name = "run",
+    .usage = "-m MODEL (--text TEXT | --file FILE | --ids IDS) --sites SITES -o FILE\n--sites help",
+    .about =
+        "Runs the model and saves what chosen sites held, as float32 tensors that count layers from 0: pattern.4 "
+        "[n_heads][n_query][n_key], resid_post.4 [n_pos][d_model], logits [n_pos][d_vocab], and always ids [n_pos] "
+        "(int32). With several texts every name ends in its sequence, from 0: pattern.4.seq0, pattern.4.seq1, "
+        "logits.seq0, ids.seq0.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .examples = "headscope run -m gpt2 --text \"The animal is tired\" --sites pattern -o a.safetensors\n"
+                "    every head's attention weights\n"
+                "headscope run -m gpt2 --file texts.txt --sites resid_post,logits --layers L0-L5 -o a.npz\n"
+                "    a text a line; load with numpy.load(\"a.npz\")[\"resid_post.0.seq0\"]\n"
+                "headscope run -m gpt-nano-sort --ids 0,0,2,1,0,1 --sites pattern,logits -o a.npz\n"
+                "    a folder without a tokenizer",
+};
+
+enum { MAX_SEQS = 65536 };
+
+typedef struct job {
+    const values *v;
+    bool wanted[HSC_N_SITES];
+    hsc__opened opened;
+    hsc_session *session;
+    hsc_token *ids; /* [n_tokens], the sequences end to end */
+    size_t n_tokens, ids_capacity;
+    int *lengths; /* [n_seqs] */
+    size_t n_seqs, lengths_capacity;
+    hsc_named_array *arrays;
+    size_t n_arrays, arrays_capacity;
+    hsc__arena names;
+} job;
+
+/* ------------------------------------------------------------------------------------------------------ sites ---- */
+
+static int print_sites(void)
+{
+    hsc__string out = {0};
+    hsc__string_text(&out, "Sites, in the order of the pass; .L stands for a layer from 0.\n\n");
+    for (int site = 0; site < HSC_N_SITES; site++) {
+        hsc__string_printf(&out, "  %s%-*s  %-26s  %s\n", hsc_site_name((hsc_site)site),
+                           14 - (int)strlen(hsc_site_name((hsc_site)site)),
+                           hsc_site_per_layer((hsc_site)site) ? ".L" : "", hsc_site_shape((hsc_site)site),
+                           hsc_site_meaning((hsc_site)site));
+    }
+    hsc__string_text(&out,
+                     "\nn_pos = n_query = n_key: the tokens of the text. A model without rotation has no rot_q and\n"
+                     "rot_k, one without a gate no mlp_up, one without learned positions no pos_embed.\n");
+    return hsc__cli_write_string(&out);
+}
+
+static int unknown_site(const char *name)
+{
+    static const char *const names[] = {
+#define SITE_NAME(id, name, per_layer, shape, meaning) name,
+        HSC_SITE_LIST(SITE_NAME)
+#undef SITE_NAME
+    };
+    const char *nearest = hsc__cli_nearest(name, names, sizeof names[0], HSC_N_SITES);
+    if (nearest) return hsc__cli_misuse(&command, "--sites: unknown site '%s'; did you mean %s?", name, nearest);
+    return hsc__cli_misuse(&command, "--sites: unknown site '%s'; --sites help lists them", name);
+}
+
+static int parse_sites(job *j)
+{
+    for (const char *text = j->v->sites;; text++) {
+        char name[32];
+        size_t n = strcspn(text, ",");
+        snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name), text);
+        hsc_site site = hsc_site_find(name);
+        if (site == HSC_N_SITES) return unknown_site(name);
+        j->wanted[site] = true;
+        text += n;
+        if (*text == '\0') return HSC__CLI_GO_ON;
+    }
+}
+
+/* What the arguments alone can show. */
+static int check(job *j)
+{
+    const values *v = j->v;
+    int n_inputs = (v->text != NULL) + (v->file != NULL) + (v->ids.ids != NULL);
+    if (!v->sites) return hsc__cli_misuse(&command, "no sites: --sites pattern,logits; --sites help lists them");
+    int result = parse_sites(j);
+    if (result != HSC__CLI_GO_ON) return result;
+    if (n_inputs != 1) return hsc__cli_misuse(&command, "exactly one of --text, --file and --ids is needed");
+    if (!v->output) return hsc__cli_misuse(&command, "no output: -o FILE.safetensors or -o FILE.npz");
+    if (!hsc__cli_ends_with(v->output, ".safetensors") && !hsc__cli_ends_with(v->output, ".npz"))
+        return hsc__cli_misuse(&command, "-o %s: the name must end in .safetensors or .npz", v->output);
+    return HSC__CLI_GO_ON;
+}
+
+/* ------------------------------------------------------------------------------------------------------ input ---- */
+
+static hsc_status add_sequence(job *j, const hsc_token *ids, size_t n, hsc_error *err)
+{
+    HSC_FAIL_IF(j->n_seqs == MAX_SEQS, HSC_EINVAL, "more than %d texts in one run", (int)MAX_SEQS);
+    HSC_FAIL_IF(n > INT32_MAX - j->n_tokens, HSC_EINVAL, "more than %d tokens in one run", INT32_MAX);
+    HSC_TRY(hsc__grow(&j->ids, &j->ids_capacity, j->n_tokens + n, sizeof *j->ids, err));
+    HSC_TRY(hsc__grow(&j->lengths, &j->lengths_capacity, j->n_seqs + 1, sizeof *j->lengths, err));
+    memcpy(j->ids + j->n_tokens, ids, n * sizeof *ids);
+    j->n_tokens += n;
+    j->lengths[j->n_seqs++] = (int)n;
+    return HSC_OK;
+}
+
+static hsc_status add_text(job *j, const hsc_tokenizer *tokenizer, const char *text, size_t n, hsc_encoding *encoding,
+                           hsc_error *err)
+{
+    unsigned flags = hsc__encode_flags(j->v->no_special, j->v->parse_special);
+    HSC_TRY(hsc_encode(tokenizer, text, n, flags, encoding, err));
+    HSC_FAIL_IF(encoding->n == 0, HSC_EINVAL, "the text is empty: it gives no token");
+    return add_sequence(j, encoding->ids, encoding->n, err);
+}
+
+/* Lines end in "\n" or "\r\n"; the last need not. */
+static hsc_status add_lines(job *j, const hsc_tokenizer *tokenizer, hsc_encoding *encoding, hsc_error *err)
+{
+    hsc__string text = {0};
+    hsc_status status = hsc__cli_read(j->v->file, &text, err);
+    size_t line = 0;
+    for (size_t start = 0; status == HSC_OK && start < text.n; line++) {
+        const char *end = memchr(text.data + start, '\n', text.n - start);
+        size_t n = end ? (size_t)(end - text.data) - start : text.n - start;
+        size_t kept = n > 0 && text.data[start + n - 1] == '\r' ? n - 1 : n;
+        status = add_text(j, tokenizer, text.data + start, kept, encoding, err);
+        if (status != HSC_OK) status = hsc__fail_prefix(err, status, "%s: line %zu", j->v->file, line + 1);
+        start += n + 1;
+    }
+    if (status == HSC_OK && line == 0) status = hsc__fail(err, HSC_EINVAL, 0, "%s: holds no text", j->v->file);
+    hsc__string_free(&text);
+    return status;
+}
+
+static hsc_status read_input(job *j, hsc_error *err)
+{
+    const hsc_tokenizer *tokenizer = NULL;
+    hsc_encoding encoding = {0};
+    if (j->v->ids.ids) return add_sequence(j, j->v->ids.ids, j->v->ids.n, err);
+    HSC_TRY(hsc__cli_tokenizer(&j->opened, &tokenizer, err));
+    hsc_status status = j->v->file ? add_lines(j, tokenizer, &encoding, err)
+                                   : add_text(j, tokenizer, j->v->text, strlen(j->v->text), &encoding, err);
+    hsc_encoding_free(&encoding);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------------- pass ---- */
+
+static hsc_status record_site(job *j, hsc_site site, hsc_error *err)
+{
+    int n_layers = hsc_site_per_layer(site) ? j->opened.config->n_layers : 1;
+    HSC_FAIL_IF(!hsc_model_has_site(j->opened.model, site), HSC_EINVAL, "--sites: %s (%s) has no site '%s'",
+                j->opened.name, j->opened.config->arch, hsc_site_name(site));
+    for (int layer = 0; layer < n_layers; layer++) {
+        if (hsc_site_per_layer(site) && !hsc__layers_have(&j->v->layers, layer)) continue;
+        hsc_record record = {.site = site, .layer = layer, .head = -1, .query = -1};
+        HSC_TRY(hsc_session_record(j->session, &record, err));
+    }
+    return HSC_OK;
+}
+
+static hsc_status pass(job *j, hsc_error *err)
+{
+    hsc_session_options session = {
+        .n_threads = j->v->threads, .max_tokens = (int)j->n_tokens, .max_seqs = (int)j->n_seqs};
+    HSC_TRY(hsc_session_new(&j->session, j->opened.model, &session, err));
+    for (int site = 0; site < HSC_N_SITES; site++) {
+        if (j->wanted[site]) HSC_TRY(record_site(j, (hsc_site)site, err));
+    }
+    hsc_batch batch = {.ids = j->ids,
+                       .n_tokens = (int)j->n_tokens,
+                       .seq_lengths = j->lengths,
+                       .n_seqs = (int)j->n_seqs,
+                       .logits = j->wanted[HSC_LOGITS] ? HSC_LOGITS_ALL : HSC_LOGITS_NONE};
+    return hsc_forward(j->session, &batch, err);
+}
+
+/* ----------------------------------------------------------------------------------------------------- output ---- */
+
+/* "pattern.4.seq2"; layer -1: no layer. */
+static hsc_status add_array(job *j, const hsc_named_array *array, const char *name, int layer, size_t seq,
+                            hsc_error *err)
+{
+    char text[64];
+    int n = snprintf(text, sizeof text, "%s", name);
+    if (layer >= 0) n += snprintf(text + n, sizeof text - (size_t)n, ".%d", layer);
+    if (j->n_seqs > 1) n += snprintf(text + n, sizeof text - (size_t)n, ".seq%zu", seq);
+    HSC_TRY(hsc__grow(&j->arrays, &j->arrays_capacity, j->n_arrays + 1, sizeof *j->arrays, err));
+    hsc_named_array *added = &j->arrays[j->n_arrays];
+    *added = *array;
+    added->name = hsc__arena_strndup(&j->names, text, (size_t)n);
+    if (!added->name) return hsc__fail_memory(err, (size_t)n + 1, "names of arrays");
+    j->n_arrays++;
+    return HSC_OK;
+}
+
+static hsc_status add_site(job *j, hsc_site site, size_t seq, hsc_error *err)
+{
+    bool per_layer = hsc_site_per_layer(site);
+    int n_layers = per_layer ? j->opened.config->n_layers : 1;
+    for (int layer = 0; layer < n_layers; layer++) {
+        if (per_layer && !hsc__layers_have(&j->v->layers, layer)) continue;
+        hsc_view view;
+        HSC_TRY(hsc_session_activation(j->session, site, layer, (int)seq, &view, err));
+        hsc_named_array array = {.dtype = HSC_F32, .n_dims = view.n_dims, .data = view.data};
+        memcpy(array.shape, view.shape, sizeof array.shape);
+        HSC_TRY(add_array(j, &array, hsc_site_name(site), per_layer ? layer : -1, seq, err));
+    }
+    return HSC_OK;
+}
+
+static hsc_status gather(job *j, hsc_error *err)
+{
+    size_t first = 0;
+    for (size_t seq = 0; seq < j->n_seqs; seq++) {
+        hsc_named_array ids = {.dtype = HSC_I32, .n_dims = 1, .shape = {j->lengths[seq]}, .data = j->ids + first};
+        HSC_TRY(add_array(j, &ids, "ids", -1, seq, err));
+        for (int site = 0; site < HSC_N_SITES; site++) {
+            if (j->wanted[site]) HSC_TRY(add_site(j, (hsc_site)site, seq, err));
+        }
+        first += (size_t)j->lengths[seq];
+    }
+    return HSC_OK;
+}
+
+static int print_json(const job *j)
+{
+    json_t *lengths = json_array(), *arrays = json_array();
+    for (size_t i = 0; i < j->n_seqs; i++) json_array_append_new(lengths, json_integer(j->lengths[i]));
+    for (size_t i = 0; i < j->n_arrays; i++) {
+        const hsc_named_array *a = &j->arrays[i];
+        json_t *shape = json_array();
+        for (int d = 0; d < a->n_dims; d++) json_array_append_new(shape, json_integer(a->shape[d]));
+        json_array_append_new(
+            arrays, json_pack("{s:s,s:s,s:o}", "name", a->name, "dtype", hsc_dtype_name(a->dtype), "shape", shape));
+    }
+    json_t *output = hsc__json_set_text(json_object(), j->v->output, strlen(j->v->output));
+    json_t *root = json_pack("{s:o,s:s,s:O,s:o,s:o}", "model", hsc__json_model(&j->opened), "compute", "f32", "output",
+                             json_object_get(output, "text"), "n_tokens", lengths, "arrays", arrays);
+    json_decref(output);
+    return hsc__json_print(root);
+}
+
+static int print_text(const job *j)
+{
+    hsc__string out = {0};
+    hsc__text_label(&out, j->v->output, strlen(j->v->output));
+    hsc__string_printf(&out, ": %zu arrays of %zu text%s, %zu tokens (compute f32)\n", j->n_arrays, j->n_seqs,
+                       j->n_seqs == 1 ? "" : "s", j->n_tokens);
+    for (size_t i = 0; i < j->n_arrays; i++) {
+        const hsc_named_array *a = &j->arrays[i];
+        hsc__string_printf(&out, "  %-20s  %s ", a->name, hsc_dtype_name(a->dtype));
+        for (int d = 0; d < a->n_dims; d++) hsc__string_printf(&out, "[%lld]", (long long)a->shape[d]);
+        hsc__string_text(&out, "\n");
+    }
+    return hsc__cli_write_string(&out);
+}
+
+static hsc_status run(job *j, hsc_error *err)
+{
+    HSC_TRY(hsc__layers_check(&j->v->layers, j->opened.config->n_layers, err));
+    HSC_TRY(read_input(j, err));
+    HSC_TRY(pass(j, err));
+    HSC_TRY(gather(j, err));
+    hsc__cli_hold_interrupt(true);
+    hsc_status status = hsc_write_arrays(j->v->output, j->arrays, j->n_arrays, err);
+    hsc__cli_hold_interrupt(false);
+    return status;
+}
+
+static void free_job(job *j)
+{
+    hsc_session_free(j->session);
+    hsc__cli_close(&j->opened);
+    hsc__free(j->ids);
+    hsc__free(j->lengths);
+    hsc__free(j->arrays);
+    hsc__arena_free(&j->names);
+}
+
+int hsc__cli_run(int argc, char **argv)
+{
+    values v = {0};
+    job j = {.v = &v};
+    hsc__args args;
+    hsc_error err = {0};
+    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
+    if (result == HSC__CLI_GO_ON && v.sites && strcmp(v.sites, "help") == 0) result = print_sites();
+    if (result == HSC__CLI_GO_ON) result = check(&j);
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.model, true, &j.opened);
+    if (result == HSC__CLI_GO_ON) {
+        if (run(&j, &err) != HSC_OK) result = hsc__cli_fail(&err);
+        else result = v.json ? print_json(&j) : print_text(&j);
+    }
+    free_job(&j);
+    hsc__free(v.ids.ids);
+    return result;
+}
