@@ -105,13 +105,14 @@ static hsc_status try_once(target *to, const char *url, bool head, hsc__http_rep
 static hsc_status try_often(target *to, const char *url, bool head, hsc__http_reply *reply, hsc_error *err)
 {
     hsc__fetcher *fetcher = to->fetcher;
+    uint64_t furthest = to->at;
     for (int failures = 0;;) {
         hsc_error reason = {0};
         bool again = false;
-        uint64_t before = to->at;
         hsc_status status = try_once(to, url, head, reply, &again, &reason);
         if (status == HSC_OK && !again) return HSC_OK;
-        failures = to->at > before ? 1 : failures + 1;
+        failures = to->at > furthest ? 1 : failures + 1;
+        if (to->at > furthest) furthest = to->at;
         if (!again) return hsc__fail(err, status, 0, "%s", reason.message);
         if (failures == MAX_TRIES && status == HSC_OK) return HSC_OK;
         if (failures == MAX_TRIES)

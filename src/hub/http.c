@@ -11,7 +11,6 @@
 
 #include <curl/curl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -101,7 +100,7 @@ static void read_headers(exchange *hop)
     hop->http->reached = true;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &reply->code);
     reply->transient = reply->code == 408 || reply->code == 429 || reply->code >= 500;
-    reply->retry_after = copy_header(easy, "Retry-After", text, sizeof text) ? (int)strtol(text, NULL, 10) : 0;
+    reply->retry_after = copy_header(easy, "Retry-After", text, sizeof text) ? parse_size(text) : 0;
     reply->range_start = -1;
     copy_header(easy, "X-Error-Code", reply->error_code, sizeof reply->error_code);
     copy_header(easy, "X-Error-Message", reply->error_message, sizeof reply->error_message);
@@ -282,13 +281,13 @@ static bool is_transient(const hsc__http *http, CURLcode code)
     switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
-    case CURLE_COULDNT_CONNECT: return http->reached;
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_SSL_CONNECT_ERROR: return http->reached;
     case CURLE_OPERATION_TIMEDOUT:
     case CURLE_PARTIAL_FILE:
     case CURLE_GOT_NOTHING:
     case CURLE_SEND_ERROR:
     case CURLE_RECV_ERROR:
-    case CURLE_SSL_CONNECT_ERROR:
     case CURLE_HTTP2:
     case CURLE_HTTP2_STREAM: return true;
     default: return false;
@@ -363,7 +362,8 @@ hsc_status hsc__http_wait(hsc__http *http, const hsc__http_reply *reply, int att
 {
     int64_t wait = http->options.backoff_ms;
     for (int i = 0; i < attempt && wait < MAX_WAIT_MS; i++) wait *= 2;
-    if (reply->retry_after > 0 && wait < (int64_t)reply->retry_after * 1000) wait = (int64_t)reply->retry_after * 1000;
+    if (reply->retry_after > MAX_WAIT_MS / 1000) wait = MAX_WAIT_MS;
+    else if (wait < reply->retry_after * 1000) wait = reply->retry_after * 1000;
     if (wait > MAX_WAIT_MS) wait = MAX_WAIT_MS;
     return hsc__http_sleep(http, (int)wait, err);
 }

@@ -27,9 +27,9 @@ void hsc__http_close(hsc__http *http);
  * the Hub tells them along with the redirect. */
 typedef struct hsc__http_reply {
     long code;
-    bool transient;  /* the network or the server failed in a way that may pass */
-    int retry_after; /* seconds that the server asks to wait, or 0 */
-    char etag[128];  /* X-Linked-Etag, else ETag; without W/ and quotes */
+    bool transient;      /* the network or the server failed in a way that may pass */
+    int64_t retry_after; /* seconds that the server asks to wait; 0 or less: it does not say */
+    char etag[128];      /* X-Linked-Etag, else ETag; without W/ and quotes */
     char commit[64];
     char error_code[64], error_message[256]; /* X-Error-Code, X-Error-Message */
     int64_t size;                            /* X-Linked-Size, else Content-Length, of the whole file; -1 unknown */

@@ -78,12 +78,21 @@ bool hsc__hub_is_hex(const char *text, size_t n)
     return text[n] == '\0';
 }
 
+/* No control characters, the upper ones (U+0080 to U+009F) included: some terminals obey them. */
+static bool is_clean_text(const char *text, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        int32_t c;
+        at += (size_t)hsc__utf8_read(text + at, n - at, &c);
+        if (c < 0x20 || (c >= 0x7f && c <= 0x9f) || c == '\\') return false;
+    }
+    return true;
+}
+
 bool hsc__hub_file_name_ok(const char *name)
 {
     size_t n = strlen(name);
-    if (n == 0 || n > 1024 || !hsc__utf8_valid(name, n)) return false;
-    for (const char *c = name; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == '\\') return false;
+    if (n == 0 || n > 1024 || !is_clean_text(name, n)) return false;
     for (const char *part = name;;) {
         size_t length = strcspn(part, "/");
         bool dots = (length == 1 && part[0] == '.') || (length == 2 && part[0] == '.' && part[1] == '.');

@@ -7,6 +7,7 @@
 #include "hub/store.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -14,9 +15,9 @@ enum { MAX_DEPTH = 4 };
 
 /* What the model files in a snapshot are. */
 typedef struct contents {
-    bool has_folder_model; /* config.json or safetensors at the top */
+    bool has_safetensors; /* at the top, where a model's folder has them */
     int n_gguf;
-    char *gguf; /* path of the first one */
+    char *gguf; /* path of one of them */
 } contents;
 
 static bool ends_with(const char *text, const char *ending)
@@ -25,35 +26,48 @@ static bool ends_with(const char *text, const char *ending)
     return n >= n_ending && strcmp(text + n - n_ending, ending) == 0;
 }
 
-static void look_into(contents *found, const char *folder, int depth)
+static hsc_status look_into(contents *found, const char *folder, int depth, hsc_error *err);
+
+static hsc_status look_at(contents *found, const char *folder, const char *name, int depth, hsc_error *err)
 {
-    DIR *directory = opendir(folder);
-    if (!directory) return;
-    for (struct dirent *entry; (entry = readdir(directory));) {
-        if (entry->d_name[0] == '.') continue;
-        char *path = hsc__path_join(folder, entry->d_name);
-        if (!path) continue;
-        if (depth == 0 && ends_with(entry->d_name, ".safetensors")) found->has_folder_model = true;
-        if (depth < MAX_DEPTH && hsc__is_dir(path)) look_into(found, path, depth + 1);
-        if (ends_with(entry->d_name, ".gguf") && hsc__is_file(path) && found->n_gguf++ == 0) found->gguf = path;
-        else hsc__free(path);
+    hsc_status status = HSC_OK;
+    char *path = hsc__path_join(folder, name);
+    if (!path) return hsc__fail_memory(err, strlen(folder) + strlen(name) + 2, "a path in the cache");
+    if (hsc__is_dir(path)) {
+        if (depth < MAX_DEPTH) status = look_into(found, path, depth + 1, err);
+    } else if (depth == 0 && ends_with(name, ".safetensors")) {
+        found->has_safetensors = true;
+    } else if (ends_with(name, ".gguf") && hsc__is_file(path) && found->n_gguf++ == 0) {
+        found->gguf = path;
+        return HSC_OK;
     }
+    hsc__free(path);
+    return status;
+}
+
+static hsc_status look_into(contents *found, const char *folder, int depth, hsc_error *err)
+{
+    hsc_status status = HSC_OK;
+    DIR *directory = opendir(folder);
+    HSC_FAIL_IF(!directory, HSC_EIO, "%s: cannot open the folder: %s", folder, strerror(errno));
+    for (struct dirent *entry; status == HSC_OK && (entry = readdir(directory));)
+        if (entry->d_name[0] != '.') status = look_at(found, folder, entry->d_name, depth, err);
     closedir(directory);
+    return status;
 }
 
 /* The snapshot folder, or the one GGUF file in it. Takes over `folder`. */
 static hsc_status choose(char *folder, const char *name, char **path, hsc_error *err)
 {
     contents found = {0};
-    look_into(&found, folder, 0);
-    hsc_status status = HSC_OK;
-    if (found.has_folder_model || found.n_gguf == 0) {
+    hsc_status status = look_into(&found, folder, 0, err);
+    if (status == HSC_OK && (found.has_safetensors || found.n_gguf == 0)) {
         *path = folder;
         folder = NULL;
-    } else if (found.n_gguf == 1) {
+    } else if (status == HSC_OK && found.n_gguf == 1) {
         *path = found.gguf;
         found.gguf = NULL;
-    } else {
+    } else if (status == HSC_OK) {
         status = hsc__fail(err, HSC_EINVAL, 0, "%s has %d GGUF files in the cache: give the path of one, such as %s",
                            name, found.n_gguf, found.gguf);
     }
