@@ -78,7 +78,7 @@ static int digits(int n)
 static void add_grid(const hsc__look *look, hsc__string *out, bool colour)
 {
     int width = digits(look->n_heads - 1) + 2, number = digits(look->n_layers);
-    hsc__string_printf(out, "%*s", number * 2 + 9, "");
+    hsc__string_printf(out, "%*s", number * 2 + 10, "");
     for (int head = 0; head < look->n_heads; head++)
         hsc__string_printf(out, "%*sH%d", width - 1 - digits(head), "", head);
     hsc__string_text(out, "\n");
@@ -89,7 +89,7 @@ static void add_grid(const hsc__look *look, hsc__string *out, bool colour)
         hsc__string_text(out, "\n");
     }
     for (int k = 0; k < N_KINDS; k++) {
-        hsc__string_printf(out, k ? "  %c  %s\n" : "each head looks mostly at\n  %c  %s\n", kinds[k].letter,
+        hsc__string_printf(out, k ? "  %c  %s\n" : "\neach head looks mostly at\n  %c  %s\n", kinds[k].letter,
                            kinds[k].help);
     }
     hsc__string_text(out, "in capitals: at least half of its weight, averaged over the tokens from position 1 on\n");
