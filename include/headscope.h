@@ -382,6 +382,53 @@ HSC_API void hsc_session_record_clear(hsc_session *session);
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_activation(const hsc_session *session, hsc_site site, int layer, int seq,
                                                          hsc_view *out, hsc_error *err);
 
+/* ---------------------------------------------------------------------------------------------- statistics ---- */
+
+/*
+ * What a row of attention says, taken while it is hot, in O(n) memory and exact: X(id, name, shape, meaning). The weights
+ * are those that make z, after any edit. A row that sees nothing has 0 everywhere.
+ * Distance bins: bin 0 is the token itself, bin b holds the weight on keys 2^(b-1) .. 2^b - 1 away (on either side).
+ */
+#define HSC_STAT_LIST(X)                                                                                               \
+    X(HSC_STAT_ENTROPY, "entropy", "[n_heads][n_query]", "entropy of the row in nats: -sum p ln p")                    \
+    X(HSC_STAT_SINK, "sink", "[n_heads][n_query]", "weight on position 0")                                             \
+    X(HSC_STAT_SELF, "self", "[n_heads][n_query]", "weight on the token itself")                                       \
+    X(HSC_STAT_PREV, "prev", "[n_heads][n_query]", "weight on the token before it; 0 at position 0")                   \
+    X(HSC_STAT_DISTANCE, "distance", "[n_heads][n_query][n_bins]", "weight by log2 of the distance")                   \
+    X(HSC_STAT_RECEIVED, "received", "[n_heads][n_key]", "weight that a key gets from all queries of the pass")        \
+    X(HSC_STAT_TOPK, "topk_weight", "[n_heads][n_query][k]", "the k largest weights, largest first")
+
+typedef enum {
+#define HSC_STAT_ENUM(id, name, shape, meaning) id,
+    HSC_STAT_LIST(HSC_STAT_ENUM)
+#undef HSC_STAT_ENUM
+        HSC_N_STATS
+} hsc_stat;
+
+/* "entropy", and so on; NULL out of range. Static storage. */
+HSC_API const char *hsc_stat_name(hsc_stat stat);
+
+typedef struct hsc_stats_options {
+    int layer;      /* -1: every layer */
+    unsigned stats; /* OR of 1u << hsc_stat; 0: all */
+    int top_k;      /* keys a row keeps, at most 64; 0: 8 */
+} hsc_stats_options;
+
+/* Collects statistics in the passes to come; NULL stops collecting. A second call replaces the first. HSC_EINVAL: no such
+ * layer, or top_k out of range. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_collect(hsc_session *session, const hsc_stats_options *options,
+                                                      hsc_error *err);
+
+/* A statistic of layer `layer` and sequence `seq` of the last batch, in the shape of HSC_STAT_LIST. Borrowed like
+ * hsc_session_activation's view. HSC_ENOTFOUND: not collected. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_stat(const hsc_session *session, hsc_stat stat, int layer, int seq,
+                                                   hsc_view *out, hsc_error *err);
+
+/* The keys that belong to HSC_STAT_TOPK, [n_heads][n_query][k]: positions, -1 where a row sees fewer than k keys (the
+ * weight is then 0). Ties go to the lower position. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_topk_keys(const hsc_session *session, int layer, int seq,
+                                                        const int32_t **out, hsc_error *err);
+
 /* A block of rows passing a site. rows: [n_rows][row_size], row r at data + r * stride. For attn_scores and pattern
  * the block is one head's rows [n_rows][n_key]; elsewhere head is -1 and a row is all heads end to end. */
 typedef struct hsc_block {
@@ -464,7 +511,7 @@ typedef struct hsc_link {
 HSC_API void hsc_strongest_links(const float *pattern, int n_query, int n_key, int layer, int head, hsc_link *best,
                                  int *n_best, int capacity);
 
-/* Both of the above for every head of a model, reduced while the patterns stream by: no [n_query][n_key] table is kept. */
+/* Both of the above for every head of a model, reduced while the patterns stream by: no table of weights is kept. */
 typedef struct hsc_overview hsc_overview;
 
 /* Watches the next pass of `session` over one sequence of n_tokens tokens. Keeps n_links links (0: none).

@@ -20,6 +20,7 @@
 enum {
     HSC__K_CHUNK = 256, /* k values summed before a partial sum is put aside; a multiple of every quantised block */
     HSC__MAX_NR = 32,   /* the widest panel of any instruction set */
+    HSC__RECEIVED_BITS = 40, /* a weight of 1 is 2^40: 2^23 queries fit, and one is kept to 5e-13 */
 };
 
 /* How gemm treats what y holds. */
@@ -66,6 +67,13 @@ typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, 
  *
  * rope: rotates one head in place (Su et al. 2021): with c, s [half] the cosines and sines, pair i is
  *   (x[i], x[i + half]) when !interleaved, else (x[2i], x[2i+1]); (a, b) -> (a c - b s, b c + a s).
+ *
+ * row_sum: sum of n values. row_entropy: -sum p ln p over n weights, 0 ln 0 = 0. Both start at a place fixed by the row, so
+ * their order is the row's own.
+ *
+ * row_above: the first index i >= from with p[i] > threshold, or n.
+ *
+ * row_received: acc[i] += p[i] in units of 2^-HSC__RECEIVED_BITS, rounded: integer sums are the same in any order.
  */
 #define HSC_KERNEL_LIST(X)                                                                                             \
     X(dequantise, void, (hsc_dtype dtype, const void *src, int64_t n, float *dst))                                     \
@@ -87,7 +95,11 @@ typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, 
     X(act, void, (hsc__act kind, const float *x, int64_t n, float *y))                                                 \
     X(gate, void, (hsc__act kind, const float *g, const float *u, int64_t n, float *y))                                \
     X(add, void, (const float *a, const float *b, int64_t n, float *y))                                                \
-    X(rope, void, (float *x, const float *c, const float *s, int half, bool interleaved))
+    X(rope, void, (float *x, const float *c, const float *s, int half, bool interleaved))                              \
+    X(row_sum, float, (const float *p, int n))                                                                         \
+    X(row_entropy, float, (const float *p, int n))                                                                     \
+    X(row_above, int, (const float *p, int from, int n, float threshold))                                              \
+    X(row_received, void, (const float *p, int n, int64_t *acc))
 
 typedef struct hsc__kernels {
     const char *name; /* "ref", "avx2", "avx512", "neon" */

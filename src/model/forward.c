@@ -190,6 +190,12 @@ static int on_pattern(void *user, int seq, int head, int first_query, int n_rows
                             stride);
 }
 
+static void on_row(void *user, int worker, int seq, int head, int query, int start, int low, int high, const float *row)
+{
+    const attention_watch *w = user;
+    hsc__stats_row(w->s, w->layer, worker, w->n_done + seq, head, query, start, low, high, row);
+}
+
 static hsc__kv cache_of(const hsc_session *s, int layer, int seq)
 {
     return (hsc__kv){s->k_cache + (size_t)layer * s->k_layer + (size_t)seq * s->k_seq,
@@ -217,7 +223,9 @@ static hsc_status attend(hsc_session *s, const hsc__layer *l, int layer, hsc_err
     const hsc_config *c = &s->desc->config;
     attention_watch watch = {s, layer, 0};
     size_t q_size = (size_t)c->n_heads * (size_t)c->d_head;
+    bool stats = hsc__stats_wanted(s, layer);
     hsc__parallel_for(s->exec.n_threads, (size_t)s->n_pieces, store_piece, &watch);
+    if (stats) hsc__stats_layer_begin(s);
     for (int done = 0; done < s->n_pieces; done += SEQ_GROUP) {
         hsc__attention_seq seqs[SEQ_GROUP];
         int n = s->n_pieces - done < SEQ_GROUP ? s->n_pieces - done : SEQ_GROUP;
@@ -231,10 +239,12 @@ static hsc_status attend(hsc_session *s, const hsc__layer *l, int layer, hsc_err
                               .causal = c->causal, .window = l->window, .scale = l->attn_scale, .cap = l->attn_cap,
                               .q = s->q, .q_stride = q_size, .z = s->z, .z_stride = q_size, .seqs = seqs, .n_seqs = n,
                               .on_scores = hsc__watched(s, HSC_ATTN_SCORES, layer) ? on_scores : NULL,
-                              .on_pattern = hsc__watched(s, HSC_PATTERN, layer) ? on_pattern : NULL, .user = &watch};
+                              .on_pattern = hsc__watched(s, HSC_PATTERN, layer) ? on_pattern : NULL,
+                              .on_row = stats ? on_row : NULL, .user = &watch};
         HSC_FAIL_IF(hsc__attention_forward(&s->exec, &job) != HSC_OK, HSC_ECANCELED,
                     "an observer of the attention of layer %d stopped the pass", layer);
     }
+    if (stats) hsc__stats_layer_end(s, layer);
     SHOW(HSC_Z, layer, s->z, (int)q_size);
     return HSC_OK;
 }

@@ -140,6 +140,7 @@ void hsc_session_free(hsc_session *s)
 {
     if (!s) return;
     hsc_session_record_clear(s);
+    hsc__stats_free(s);
     hsc__free(s->kept);
     hsc__free(s->observers);
     hsc__free(s->logits);
@@ -265,11 +266,13 @@ hsc_status hsc_forward(hsc_session *s, const hsc_batch *batch, hsc_error *err)
     HSC_TRY(check_batch(s, batch, err));
     HSC_TRY(prepare_logits(s, batch->logits, err));
     HSC_TRY(hsc__watch_prepare(s, err));
+    HSC_TRY(hsc__stats_prepare(s, err));
     for (int from = 0; from < s->n_tokens;) {
         int n_rows = cut_chunk(s, from);
         HSC_TRY(hsc__forward_chunk(s, batch->ids + from, err));
         from += n_rows;
     }
+    hsc__stats_finish(s);
     for (int i = 0; i < s->n_seqs; i++) s->lengths[i] += s->seqs[i].n_query;
     s->valid = true;
     return HSC_OK;

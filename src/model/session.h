@@ -34,6 +34,26 @@ typedef struct hsc__rope_table {
     float *cosine, *sine; /* [max_tokens][half] */
 } hsc__rope_table;
 
+/* Statistics of one layer in the last pass. Sequence i's block of an array starts at n_heads * seqs[i].row times the
+ * array's row size; received at n_heads times the keys of the sequences before. */
+typedef struct hsc__stat_layer {
+    float *floats;    /* one allocation for all arrays but received */
+    size_t capacity;
+    float *arrays[HSC_N_STATS]; /* NULL: not collected */
+    int32_t *topk_keys;
+    int64_t *received; /* [n_heads][n_key] a sequence; turned into arrays[HSC_STAT_RECEIVED] at the end of the pass */
+    size_t received_capacity;
+} hsc__stat_layer;
+
+typedef struct hsc__stats {
+    hsc__stat_layer *layers; /* [n_layers]; NULL: nothing is collected */
+    int layer;               /* -1: every layer */
+    unsigned stats;
+    int top_k, n_bins;
+    int64_t *partial;        /* [n_threads][n_heads][n_key]: received weights of the layer that is running */
+    size_t partial_capacity, partial_worker;
+} hsc__stats;
+
 enum { HSC__WATCH_RECORD = 1, HSC__WATCH_OBSERVE = 2 };
 
 struct hsc_session {
@@ -74,6 +94,7 @@ struct hsc_session {
     size_t n_kept, kept_capacity;
     hsc_observer *observers;
     size_t n_observers, observers_capacity;
+    hsc__stats stats;
 };
 
 /* watch.c */
@@ -98,6 +119,25 @@ int hsc__watch_block(hsc_session *s, hsc_site site, int layer, int piece, int he
 
 /* Floats a row of a row site has in this model; 0 for attn_scores and pattern. */
 int hsc__site_row_size(const hsc__desc *desc, hsc_site site);
+
+/* stats.c */
+
+static inline bool hsc__stats_wanted(const hsc_session *s, int layer)
+{
+    return s->stats.layers && (s->stats.layer < 0 || s->stats.layer == layer);
+}
+
+/* Room for this batch's statistics, and sums set to 0. */
+hsc_status hsc__stats_prepare(hsc_session *s, hsc_error *err);
+/* One row of weights of piece `piece`; the arguments are those of hsc__attention_row_fn. */
+void hsc__stats_row(hsc_session *s, int layer, int worker, int piece, int head, int query, int start, int low, int high,
+                    const float *row);
+/* Before and after the attention of a layer: the workers' received weights come together. */
+void hsc__stats_layer_begin(hsc_session *s);
+void hsc__stats_layer_end(hsc_session *s, int layer);
+/* After the pass. */
+void hsc__stats_finish(hsc_session *s);
+void hsc__stats_free(hsc_session *s);
 
 /* forward.c */
 

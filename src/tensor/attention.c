@@ -56,6 +56,7 @@ typedef struct {
     float *s; /* scores, then weights: [n_rows][stride], column = key position */
     size_t stride;
     float *sum; /* [n_rows][d_head], the chunk being summed */
+    int worker;
 } block;
 
 /* The keys that a query row sees: [*low, *high). */
@@ -120,6 +121,12 @@ static int weights(const block *b)
     }
     if (a->on_pattern && !stop)
         stop = a->on_pattern(a->user, b->seq_index, b->head, b->query, b->n_rows, n_key, b->s, b->stride);
+    for (int r = 0; r < b->n_rows && a->on_row && !stop; r++) {
+        int low, high;
+        row_keys(b, r, &low, &high);
+        a->on_row(a->user, b->worker, b->seq_index, b->head, b->query + r, align_down(low), low, high,
+                  b->s + (size_t)r * b->stride);
+    }
     return stop;
 }
 
@@ -191,7 +198,7 @@ static void run_block(void *context, size_t task, int worker)
     if (atomic_load_explicit(&job->canceled, memory_order_relaxed)) return;
     const hsc__attention *a = job->a;
     const hsc__kernels *k = job->exec->kernels;
-    block b = {.a = a, .k = k, .head = (int)(task % (size_t)a->n_heads)};
+    block b = {.a = a, .k = k, .worker = worker, .head = (int)(task % (size_t)a->n_heads)};
     int index = job->n_blocks - 1 - (int)(task / (size_t)a->n_heads); /* the long rows of a causal model first */
     b.seq = a->seqs;
     while (index >= round_up(b.seq->n_query, k->mr) / k->mr) index -= round_up(b.seq++->n_query, k->mr) / k->mr;

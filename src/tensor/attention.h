@@ -36,6 +36,11 @@ typedef struct hsc__attention_seq {
 typedef int (*hsc__attention_fn)(void *user, int seq, int head, int first_query, int n_rows, int n_key, float *data,
                                  size_t stride);
 
+/* Called with each finished row of weights, after on_pattern: `row` is indexed by key position and holds weights in
+ * [low, high); from `start` (below low, fixed by the row) to low it is 0. */
+typedef void (*hsc__attention_row_fn)(void *user, int worker, int seq, int head, int query, int start, int low, int high,
+                                      const float *row);
+
 typedef struct hsc__attention {
     int n_heads, n_kv_heads, d_head;
     bool causal;
@@ -49,6 +54,7 @@ typedef struct hsc__attention {
     const hsc__attention_seq *seqs;
     int n_seqs;
     hsc__attention_fn on_scores, on_pattern; /* NULL: nobody watches */
+    hsc__attention_row_fn on_row;
     void *user;
 } hsc__attention;
 

@@ -90,3 +90,28 @@ void hsc__ref_rope(float *x, const float *c, const float *s, int half, bool inte
         *b = right * c[i] + left * s[i];
     }
 }
+
+float hsc__ref_row_sum(const float *p, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += p[i];
+    return (float)sum;
+}
+
+float hsc__ref_row_entropy(const float *p, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += p[i] > 0 ? p[i] * log(p[i]) : 0;
+    return (float)(0 - sum);
+}
+
+int hsc__ref_row_above(const float *p, int from, int n, float threshold)
+{
+    while (from < n && !(p[from] > threshold)) from++;
+    return from;
+}
+
+void hsc__ref_row_received(const float *p, int n, int64_t *acc)
+{
+    for (int i = 0; i < n; i++) acc[i] += llrintf(p[i] * (float)((int64_t)1 << HSC__RECEIVED_BITS));
+}

@@ -1,0 +1,275 @@
+/*
+ * Statistics of attention, taken from each row of weights while it is in cache. A row's figures depend on the row alone;
+ * what a key receives is summed over rows in integers, so that no order of workers shows.
+ */
+#include "model/session.h"
+
+#include <string.h>
+
+enum { DEFAULT_TOP_K = 8, MAX_TOP_K = 64 };
+
+static const struct {
+    const char *name;
+} stats[HSC_N_STATS] = {
+#define HSC_STAT_ROW(id, name, shape, meaning) [id] = {name},
+    HSC_STAT_LIST(HSC_STAT_ROW)
+#undef HSC_STAT_ROW
+};
+
+const char *hsc_stat_name(hsc_stat stat)
+{
+    return (unsigned)stat < HSC_N_STATS ? stats[stat].name : NULL;
+}
+
+void hsc__stats_free(hsc_session *s)
+{
+    hsc__stats *t = &s->stats;
+    for (int i = 0; t->layers && i < s->desc->config.n_layers; i++) {
+        hsc__free(t->layers[i].floats);
+        hsc__free(t->layers[i].topk_keys);
+        hsc__free(t->layers[i].received);
+    }
+    hsc__free(t->layers);
+    hsc__free(t->partial);
+    *t = (hsc__stats){0};
+}
+
+hsc_status hsc_session_collect(hsc_session *s, const hsc_stats_options *o, hsc_error *err)
+{
+    const hsc_config *c = &s->desc->config;
+    hsc__error_clear(err);
+    if (o) {
+        HSC_FAIL_IF(o->layer < -1 || o->layer >= c->n_layers, HSC_EINVAL, "layer %d does not exist, the model has %d",
+                    o->layer, c->n_layers);
+        HSC_FAIL_IF(o->top_k < 0 || o->top_k > MAX_TOP_K, HSC_EINVAL, "top_k is %d, 0 to %d are accepted", o->top_k,
+                    MAX_TOP_K);
+        HSC_FAIL_IF(o->stats >> HSC_N_STATS, HSC_EINVAL, "stats 0x%x has bits that stand for nothing", o->stats);
+    }
+    hsc__stats_free(s);
+    s->valid = false;
+    if (!o) return HSC_OK;
+    s->stats.layers = hsc__calloc((size_t)c->n_layers, sizeof *s->stats.layers);
+    if (!s->stats.layers) return hsc__fail_memory(err, (size_t)c->n_layers * sizeof *s->stats.layers, "statistics");
+    s->stats.layer = o->layer;
+    s->stats.stats = o->stats ? o->stats : (1u << HSC_N_STATS) - 1;
+    s->stats.top_k = o->top_k ? o->top_k : DEFAULT_TOP_K;
+    return HSC_OK;
+}
+
+static int n_key_of(const hsc__batch_seq *q)
+{
+    return q->past + q->n_query;
+}
+
+static bool collects(const hsc__stats *t, hsc_stat stat)
+{
+    return t->stats >> stat & 1;
+}
+
+/* Floats that a query row of one head has in an array; 0 for received, which has none. */
+static size_t row_floats(const hsc__stats *t, hsc_stat stat)
+{
+    if (!collects(t, stat) || stat == HSC_STAT_RECEIVED) return 0;
+    return stat == HSC_STAT_DISTANCE ? (size_t)t->n_bins : stat == HSC_STAT_TOPK ? (size_t)t->top_k : 1;
+}
+
+static size_t keys_before(const hsc_session *s, int seq)
+{
+    size_t n = 0;
+    for (int i = 0; i < seq; i++) n += (size_t)n_key_of(&s->seqs[i]);
+    return n;
+}
+
+/* *array holds at least n elements of `size` bytes afterwards; old contents are dropped. */
+static hsc_status reserve(void *array_ptr, size_t *capacity, size_t n, size_t size, hsc_error *err)
+{
+    void *array;
+    memcpy(&array, array_ptr, sizeof array);
+    if (n <= *capacity) return HSC_OK;
+    hsc__free(array);
+    array = hsc__calloc(n, size);
+    memcpy(array_ptr, &array, sizeof array);
+    *capacity = array ? n : 0;
+    return array ? HSC_OK : hsc__fail_memory(err, n * size, "statistics");
+}
+
+static hsc_status prepare_layer(hsc_session *s, hsc__stat_layer *l, hsc_error *err)
+{
+    const hsc__stats *t = &s->stats;
+    size_t rows = (size_t)s->n_tokens * (size_t)s->desc->config.n_heads, total = 0;
+    size_t keys = keys_before(s, s->n_seqs) * (size_t)s->desc->config.n_heads;
+    for (int i = 0; i < HSC_N_STATS; i++) total += rows * row_floats(t, (hsc_stat)i);
+    size_t had = l->capacity;
+    HSC_TRY(reserve(&l->floats, &l->capacity, total, sizeof *l->floats, err));
+    if (collects(t, HSC_STAT_TOPK) && (l->capacity != had || !l->topk_keys)) {
+        hsc__free(l->topk_keys);
+        l->topk_keys = hsc__calloc(l->capacity, sizeof *l->topk_keys); /* no more than the floats have of weights */
+        if (!l->topk_keys) return hsc__fail_memory(err, l->capacity * sizeof *l->topk_keys, "statistics");
+    }
+    if (collects(t, HSC_STAT_RECEIVED)) {
+        HSC_TRY(reserve(&l->received, &l->received_capacity, keys, sizeof *l->received, err));
+        memset(l->received, 0, keys * sizeof *l->received);
+    }
+    float *next = l->floats;
+    for (int i = 0; i < HSC_N_STATS; i++) {
+        size_t n = rows * row_floats(t, (hsc_stat)i);
+        l->arrays[i] = n ? next : NULL;
+        next += n;
+    }
+    return HSC_OK;
+}
+
+hsc_status hsc__stats_prepare(hsc_session *s, hsc_error *err)
+{
+    hsc__stats *t = &s->stats;
+    if (!t->layers) return HSC_OK;
+    int longest = 1;
+    for (int i = 0; i < s->n_seqs; i++) longest = n_key_of(&s->seqs[i]) > longest ? n_key_of(&s->seqs[i]) : longest;
+    t->n_bins = 1;
+    while ((1 << (t->n_bins - 1)) < longest) t->n_bins++;
+    for (int i = 0; i < s->desc->config.n_layers; i++) {
+        if (hsc__stats_wanted(s, i)) HSC_TRY(prepare_layer(s, &t->layers[i], err));
+    }
+    if (!collects(t, HSC_STAT_RECEIVED)) return HSC_OK;
+    t->partial_worker = keys_before(s, s->n_seqs) * (size_t)s->desc->config.n_heads;
+    return reserve(&t->partial, &t->partial_capacity, t->partial_worker * (size_t)s->exec.n_threads, sizeof *t->partial,
+                   err);
+}
+
+/* Sum of the row's weights over the keys [from, to], as far as it has them. */
+static float segment(const hsc_session *s, const float *row, int low, int high, int from, int to)
+{
+    if (from < low) from = low;
+    if (to >= high) to = high - 1;
+    return from <= to ? s->exec.kernels->row_sum(row + from, to - from + 1) : 0;
+}
+
+static void distances(const hsc_session *s, int position, int low, int high, const float *row, float *bins)
+{
+    bins[0] = segment(s, row, low, high, position, position);
+    for (int b = 1; b < s->stats.n_bins; b++) {
+        int near = 1 << (b - 1), far = (1 << b) - 1;
+        float before = segment(s, row, low, high, position - far, position - near);
+        bins[b] = before + (s->desc->config.causal ? 0 : segment(s, row, low, high, position + near, position + far));
+    }
+}
+
+/* The k heaviest keys by insertion: a row is scanned for what beats the lightest kept, which soon is rare. */
+static void top_keys(const hsc_session *s, int low, int high, const float *row, float *weights, int32_t *keys)
+{
+    int k = s->stats.top_k, n = 0;
+    for (int i = low; i < high;) {
+        int at = n < k ? n++ : k - 1;
+        while (at > 0 && row[i] > weights[at - 1]) { /* equal weights: the lower position stays in front */
+            weights[at] = weights[at - 1];
+            keys[at] = keys[at - 1];
+            at--;
+        }
+        weights[at] = row[i];
+        keys[at] = i++;
+        if (n == k) i = s->exec.kernels->row_above(row, i, high, weights[k - 1]);
+    }
+    for (; n < k; n++) {
+        weights[n] = 0;
+        keys[n] = -1;
+    }
+}
+
+void hsc__stats_row(hsc_session *s, int layer, int worker, int piece, int head, int query, int start, int low, int high,
+                    const float *row)
+{
+    const hsc__stats *t = &s->stats;
+    const hsc__stat_layer *l = &t->layers[layer];
+    const hsc__piece *p = &s->pieces[piece];
+    const hsc__batch_seq *q = &s->seqs[p->seq];
+    int position = p->position + query;
+    size_t at = (size_t)s->desc->config.n_heads * (size_t)q->row + (size_t)head * (size_t)q->n_query +
+                (size_t)(p->batch_query + query);
+    if (l->arrays[HSC_STAT_ENTROPY])
+        l->arrays[HSC_STAT_ENTROPY][at] = s->exec.kernels->row_entropy(row + start, high - start);
+    if (l->arrays[HSC_STAT_SINK]) l->arrays[HSC_STAT_SINK][at] = segment(s, row, low, high, 0, 0);
+    if (l->arrays[HSC_STAT_SELF]) l->arrays[HSC_STAT_SELF][at] = segment(s, row, low, high, position, position);
+    if (l->arrays[HSC_STAT_PREV])
+        l->arrays[HSC_STAT_PREV][at] = segment(s, row, low, high, position - 1, position - 1);
+    if (l->arrays[HSC_STAT_DISTANCE])
+        distances(s, position, low, high, row, l->arrays[HSC_STAT_DISTANCE] + at * (size_t)t->n_bins);
+    if (l->arrays[HSC_STAT_TOPK])
+        top_keys(s, low, high, row, l->arrays[HSC_STAT_TOPK] + at * (size_t)t->top_k,
+                 l->topk_keys + at * (size_t)t->top_k);
+    if (collects(t, HSC_STAT_RECEIVED)) {
+        size_t key = keys_before(s, p->seq) * (size_t)s->desc->config.n_heads + (size_t)head * (size_t)n_key_of(q);
+        s->exec.kernels->row_received(row + low, high - low,
+                                      t->partial + (size_t)worker * t->partial_worker + key + (size_t)low);
+    }
+}
+
+void hsc__stats_layer_begin(hsc_session *s)
+{
+    hsc__stats *t = &s->stats;
+    if (collects(t, HSC_STAT_RECEIVED))
+        memset(t->partial, 0, t->partial_worker * (size_t)s->exec.n_threads * sizeof *t->partial);
+}
+
+void hsc__stats_layer_end(hsc_session *s, int layer)
+{
+    hsc__stats *t = &s->stats;
+    if (!collects(t, HSC_STAT_RECEIVED)) return;
+    for (int worker = 0; worker < s->exec.n_threads; worker++) {
+        const int64_t *partial = t->partial + (size_t)worker * t->partial_worker;
+        for (size_t i = 0; i < t->partial_worker; i++) t->layers[layer].received[i] += partial[i];
+    }
+}
+
+/* The integers become floats where they lie: each float is written at or before the integer it comes from. */
+void hsc__stats_finish(hsc_session *s)
+{
+    hsc__stats *t = &s->stats;
+    for (int i = 0; i < s->desc->config.n_layers; i++) {
+        if (!hsc__stats_wanted(s, i) || !collects(t, HSC_STAT_RECEIVED)) continue;
+        char *place = (char *)t->layers[i].received;
+        for (size_t k = 0; k < t->partial_worker; k++) {
+            int64_t units;
+            memcpy(&units, place + k * sizeof units, sizeof units);
+            float weight = (float)((double)units / (double)((int64_t)1 << HSC__RECEIVED_BITS));
+            memcpy(place + k * sizeof weight, &weight, sizeof weight);
+        }
+        t->layers[i].arrays[HSC_STAT_RECEIVED] = (float *)(void *)place;
+    }
+}
+
+/* Checks that a statistic of the last pass exists. */
+static hsc_status check_stat(const hsc_session *s, hsc_stat stat, int layer, int seq, hsc_error *err)
+{
+    HSC_FAIL_IF((unsigned)stat >= HSC_N_STATS, HSC_EINVAL, "statistic %d does not exist", (int)stat);
+    HSC_FAIL_IF(layer < 0 || layer >= s->desc->config.n_layers, HSC_EINVAL, "layer %d does not exist, the model has %d",
+                layer, s->desc->config.n_layers);
+    HSC_FAIL_IF(!s->valid || !hsc__stats_wanted(s, layer) || !collects(&s->stats, stat), HSC_ENOTFOUND,
+                "%s of layer %d was not collected in the last pass", stats[stat].name, layer);
+    HSC_FAIL_IF(seq < 0 || seq >= s->n_seqs, HSC_EINVAL, "sequence %d does not exist, the batch had %d", seq, s->n_seqs);
+    return HSC_OK;
+}
+
+hsc_status hsc_session_stat(const hsc_session *s, hsc_stat stat, int layer, int seq, hsc_view *out, hsc_error *err)
+{
+    HSC_TRY(check_stat(s, stat, layer, seq, err));
+    const hsc__stats *t = &s->stats;
+    const hsc__batch_seq *q = &s->seqs[seq];
+    const float *data = t->layers[layer].arrays[stat];
+    size_t heads = (size_t)s->desc->config.n_heads, floats = row_floats(t, stat);
+    if (stat == HSC_STAT_RECEIVED) {
+        *out = (hsc_view){data + heads * keys_before(s, seq), 2, {(int64_t)heads, n_key_of(q)}};
+        return HSC_OK;
+    }
+    bool deep = stat == HSC_STAT_DISTANCE || stat == HSC_STAT_TOPK;
+    *out = (hsc_view){data + heads * (size_t)q->row * floats, deep ? 3 : 2,
+                      {(int64_t)heads, q->n_query, deep ? (int64_t)floats : 0}};
+    return HSC_OK;
+}
+
+hsc_status hsc_session_topk_keys(const hsc_session *s, int layer, int seq, const int32_t **out, hsc_error *err)
+{
+    HSC_TRY(check_stat(s, HSC_STAT_TOPK, layer, seq, err));
+    *out = s->stats.layers[layer].topk_keys +
+           (size_t)s->desc->config.n_heads * (size_t)s->seqs[seq].row * (size_t)s->stats.top_k;
+    return HSC_OK;
+}

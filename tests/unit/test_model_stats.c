@@ -1,0 +1,192 @@
+/*
+ * Statistics against the patterns they summarise (recorded in the same pass, figures in double), and the same bits for any
+ * threads, chunk and batch. Watching them leaves the logits alone.
+ */
+#include "tiny_model.h"
+
+#include <float.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { N = 70, TOP = 5 };
+
+static hsc_token ids[N];
+
+static hsc_session *run(const hsc_model *m, hsc_session_options o, bool collect)
+{
+    hsc_session *s;
+    assert_int_equal(hsc_session_new(&s, m, &o, NULL), HSC_OK);
+    assert_int_equal(hsc_session_record(s, &(hsc_record){HSC_PATTERN, -1, -1, -1}, NULL), HSC_OK);
+    if (collect)
+        assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = -1, .top_k = TOP}, NULL), HSC_OK);
+    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = N}, NULL), HSC_OK);
+    return s;
+}
+
+static const float *stat(const hsc_session *s, hsc_stat which, int layer, int64_t *width)
+{
+    hsc_view v;
+    hsc_error err = {0};
+    if (hsc_session_stat(s, which, layer, 0, &v, &err) != HSC_OK) fail_msg("%s", err.message);
+    *width = v.shape[v.n_dims - 1];
+    return v.data;
+}
+
+static void check_row(const hsc_session *s, int layer, int head, int q, const float *row, double *received)
+{
+    int64_t bins, width;
+    const float *entropy = stat(s, HSC_STAT_ENTROPY, layer, &width), *sink = stat(s, HSC_STAT_SINK, layer, &width);
+    const float *self = stat(s, HSC_STAT_SELF, layer, &width), *prev = stat(s, HSC_STAT_PREV, layer, &width);
+    const float *distance = stat(s, HSC_STAT_DISTANCE, layer, &bins), *top = stat(s, HSC_STAT_TOPK, layer, &width);
+    const int32_t *keys;
+    int at = head * N + q;
+    double h = 0, far[16] = {0};
+    assert_int_equal(hsc_session_topk_keys(s, layer, 0, &keys, NULL), HSC_OK);
+    assert_int_equal(bins, 8); /* distances up to 69: 0, 1, 2-3, ..., 64-127 */
+    for (int k = 0; k < N; k++) {
+        int bin = 0;
+        while (q - k >= 1 << bin) bin++;
+        if (row[k] > 0) h -= row[k] * log(row[k]);
+        if (k <= q) far[bin] += row[k];
+        received[k] += row[k];
+    }
+    assert_true(fabs(entropy[at] - h) <= 1e-5);
+    assert_true(sink[at] == row[0] && self[at] == row[q] && prev[at] == (q ? row[q - 1] : 0));
+    for (int b = 0; b < bins; b++) assert_true(fabs(distance[(size_t)at * (size_t)bins + (size_t)b] - far[b]) <= 1e-6);
+    hsc_key_weight best[TOP];
+    int n = 0;
+    for (int i = 0; i < TOP; i++) { /* the heaviest not yet taken, the lower position first */
+        int choice = -1;
+        for (int k = 0; k <= q; k++) {
+            bool taken = false;
+            for (int j = 0; j < n; j++) taken |= best[j].key == k;
+            if (!taken && (choice < 0 || row[k] > row[choice])) choice = k;
+        }
+        if (choice >= 0) best[n++] = (hsc_key_weight){choice, row[choice]};
+        assert_int_equal(keys[at * TOP + i], choice);
+        assert_true(top[at * TOP + i] == (choice < 0 ? 0 : row[choice]));
+    }
+}
+
+static void check_against_patterns(const hsc_session *s)
+{
+    const hsc_config *c = hsc_model_config(hsc_session_model(s));
+    for (int layer = 0; layer < c->n_layers; layer++) {
+        hsc_view p;
+        int64_t width;
+        const float *received = stat(s, HSC_STAT_RECEIVED, layer, &width);
+        assert_int_equal(width, N);
+        assert_int_equal(hsc_session_activation(s, HSC_PATTERN, layer, 0, &p, NULL), HSC_OK);
+        for (int head = 0; head < c->n_heads; head++) {
+            double sums[N] = {0};
+            for (int q = 0; q < N; q++) check_row(s, layer, head, q, p.data + (head * N + q) * N, sums);
+            for (int k = 0; k < N; k++) assert_true(fabs(received[head * N + k] - sums[k]) <= 4 * FLT_EPSILON * (sums[k] + 1e-3));
+        }
+    }
+}
+
+static void assert_same_stats(const hsc_session *a, int seq_a, const hsc_session *b, int seq_b)
+{
+    for (int layer = 0; layer < TINY_LAYERS; layer++) {
+        for (int i = 0; i < HSC_N_STATS; i++) {
+            hsc_view x, y;
+            assert_int_equal(hsc_session_stat(a, (hsc_stat)i, layer, seq_a, &x, NULL), HSC_OK);
+            assert_int_equal(hsc_session_stat(b, (hsc_stat)i, layer, seq_b, &y, NULL), HSC_OK);
+            assert_int_equal(x.n_dims, y.n_dims);
+            size_t n = (size_t)(x.shape[0] * x.shape[1] * (x.n_dims == 3 ? x.shape[2] : 1));
+            assert_memory_equal(x.data, y.data, n * sizeof *x.data);
+        }
+        const int32_t *p, *q;
+        assert_int_equal(hsc_session_topk_keys(a, layer, seq_a, &p, NULL), HSC_OK);
+        assert_int_equal(hsc_session_topk_keys(b, layer, seq_b, &q, NULL), HSC_OK);
+        assert_memory_equal(p, q, (size_t)N * TOP * sizeof *p);
+    }
+}
+
+static void check_same_bits(const hsc_model *m, const hsc_session *whole)
+{
+    static const hsc_session_options options[] = {{.n_threads = 2}, {.n_threads = 3, .chunk = 7}, {.n_threads = 2, .chunk = 33}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        hsc_session *s = run(m, options[i], true);
+        assert_same_stats(whole, 0, s, 0);
+        hsc_session_free(s);
+    }
+    hsc_session *s;
+    hsc_token packed[2 * N];
+    memcpy(packed, ids, sizeof ids);
+    memcpy(packed + N, ids, sizeof ids);
+    assert_int_equal(hsc_session_new(&s, m, &(hsc_session_options){.max_seqs = 2, .n_threads = 2}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = -1, .top_k = TOP}, NULL), HSC_OK);
+    hsc_batch b = {.ids = packed, .n_tokens = 2 * N, .seq_lengths = (const int[]){N, N}, .n_seqs = 2};
+    assert_int_equal(hsc_forward(s, &b, NULL), HSC_OK);
+    assert_same_stats(whole, 0, s, 0);
+    assert_same_stats(whole, 0, s, 1);
+    hsc_session_free(s);
+}
+
+static void check_model(void (*make)(tiny_model *))
+{
+    tiny_model t;
+    hsc_model *m;
+    hsc_view a, b;
+    make(&t);
+    assert_int_equal(hsc_model_open(&m, t.dir, NULL, NULL), HSC_OK);
+    for (int i = 0; i < N; i++) ids[i] = (i * i * 17 + 3 * i + 1) % TINY_VOCAB;
+    hsc_session *s = run(m, (hsc_session_options){.n_threads = 1}, true), *plain = run(m, (hsc_session_options){0}, false);
+    check_against_patterns(s);
+    check_same_bits(m, s);
+    assert_int_equal(hsc_session_logits(s, &a, NULL), HSC_OK);
+    assert_int_equal(hsc_session_logits(plain, &b, NULL), HSC_OK);
+    assert_memory_equal(a.data, b.data, TINY_VOCAB * sizeof(float));
+    assert_int_equal(hsc_session_stat(plain, HSC_STAT_SINK, 0, 0, &a, NULL), HSC_ENOTFOUND);
+    hsc_session_free(s);
+    hsc_session_free(plain);
+    hsc_model_close(m);
+    tiny_remove(&t);
+}
+
+static void test_gpt2(void **unused)
+{
+    (void)unused;
+    check_model(tiny_gpt2);
+}
+
+static void test_llama(void **unused)
+{
+    (void)unused;
+    check_model(tiny_llama);
+}
+
+static void test_options(void **unused)
+{
+    (void)unused;
+    tiny_model t;
+    hsc_model *m;
+    hsc_view v;
+    tiny_gpt2(&t);
+    assert_int_equal(hsc_model_open(&m, t.dir, NULL, NULL), HSC_OK);
+    hsc_session *s = run(m, (hsc_session_options){0}, false);
+    assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = 3}, NULL), HSC_EINVAL);
+    assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.top_k = 65}, NULL), HSC_EINVAL);
+    assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = 1, .stats = 1u << HSC_STAT_PREV}, NULL), HSC_OK);
+    hsc_session_reset(s);
+    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = 9}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_stat(s, HSC_STAT_PREV, 1, 0, &v, NULL), HSC_OK);
+    assert_true(v.shape[0] == 3 && v.shape[1] == 9 && v.n_dims == 2);
+    assert_int_equal(hsc_session_stat(s, HSC_STAT_PREV, 0, 0, &v, NULL), HSC_ENOTFOUND);
+    assert_int_equal(hsc_session_stat(s, HSC_STAT_SELF, 1, 0, &v, NULL), HSC_ENOTFOUND);
+    assert_int_equal(hsc_session_collect(s, NULL, NULL), HSC_OK);
+    hsc_session_free(s);
+    hsc_model_close(m);
+    tiny_remove(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama),
+                                       cmocka_unit_test(test_options)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
