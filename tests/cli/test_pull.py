@@ -231,6 +231,14 @@ class Faults(PullTest):
             (path / "model.safetensors").unlink()
             (self.partial().parent / sha256(WEIGHTS)).unlink()
 
+    def test_range_that_the_server_cannot_satisfy(self):
+        self.good("org/tiny", "--file", "config.json")
+        self.partial().write_bytes(WEIGHTS[:1000])
+        self.hub.faults = [{"match": "tiny/model.safetensors", "status": 416}]
+        path, _ = self.good("org/tiny")
+        self.assertEqual((path / "model.safetensors").read_bytes(), WEIGHTS)
+        self.assertEqual([e["range"] for e in self.hub.log if e["where"] == "storage"], ["bytes=1000-", None])
+
     def test_wrong_checksum(self):
         for match, oid in (("tiny/model.safetensors", sha256(WEIGHTS)), ("/config.json", git_sha1(SMALL["config.json"]))):
             self.hub.faults = [{"match": match, "corrupt": True}]
@@ -315,9 +323,9 @@ class Access(PullTest):
         self.assertEqual([e["token"] for e in self.hub.log], ["Bearer hf_good", None])
 
     def test_redirects(self):
-        for location in ("file:///etc/passwd", "ftp://127.0.0.1/x", "", "http://"):
+        for location in ("file:///etc/passwd", "ftp://127.0.0.1/x", "http://", "gopher:x"):
             self.hub.faults = [{"match": "/api/", "location": location}]
-            self.assertNotIn("root:", self.bad("org/tiny"))
+            self.bad("org/tiny", says=["which is not followed"])
         self.hub.faults = [{"match": "/api/", "location": "/api/again"}] * 30
         self.bad("org/tiny", says=["redirects"])
 
@@ -341,10 +349,11 @@ class Hostile(PullTest):
         self.good("org/tiny")
 
     def test_shard_names(self):
-        for shard in ("../../../../evil.safetensors", "/evil.safetensors", "evil.bin", "absent.safetensors", 5):
+        for shard, verdict in (("../../../../evil.safetensors", "refused"), ("/evil.safetensors", "refused"),
+                               ("evil.bin", "refused"), (5, "refused"), ("absent.safetensors", "does not have")):
             index = json.dumps({"weight_map": {"x": shard}}).encode()
             self.hub.repos["org/s"] = Repo({**SMALL, "model.safetensors.index.json": index})
-            self.bad("org/s", says=["weight_map"])
+            self.bad("org/s", says=["weight_map", verdict])
         self.assertEqual([p for p in self.home.rglob("*evil*")], [])
 
     def test_checksums_and_commits(self):
