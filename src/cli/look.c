@@ -288,8 +288,8 @@ static hsc_status fail_number(int layer, int head, hsc_error *err)
 {
     return hsc__fail(
         err, HSC_EINVAL, 0,
-        "layer %d, head %d (L%dH%d): an attention weight is not a number (NaN): the weights in the file are "
-        "damaged or overflow",
+        "layer %d, head %d (L%dH%d): an attention weight is not finite (NaN): the file's weights are damaged "
+        "or overflow",
         layer + 1, head, layer, head);
 }
 

@@ -55,8 +55,8 @@ hsc_status hsc__look_find(const hsc__look_pass *pass, const char *text, const ch
     if (list.failed || repr.failed) status = hsc__fail_memory(err, 64, "a list of tokens");
     else if (n == 0) status = not_found(pass, text, repr.data, option, err);
     else if (n > 1)
-        status = hsc__fail(err, HSC_EINVAL, 0, "%s %s: %d tokens are that, at positions %s; %s N chooses one", option,
-                           repr.data, n, list.data, other);
+        status = hsc__fail(err, HSC_EINVAL, 0, "%s %s: %d tokens are exactly that, at positions %s; %s N chooses one",
+                           option, repr.data, n, list.data, other);
     hsc__string_free(&list);
     hsc__string_free(&repr);
     return status;

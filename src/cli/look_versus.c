@@ -210,6 +210,8 @@ void hsc__look_versus_text(const hsc__look *look, hsc__string *out)
         add_unchanged(look, out);
         return;
     }
+    if (look->first.tokens.encoding.ids[look->first.query] != look->second.tokens.encoding.ids[look->second.query])
+        hsc__string_text(out, "the query itself is another token, which alone can move a head\n");
     int n = rank_moves(look, moves, hsc__look_top(look, 10));
     if (n) add_moves(look, moves, n, out);
     else hsc__string_text(out, "no head moved\n");

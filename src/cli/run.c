@@ -41,7 +41,8 @@ static const hsc__option options[] = {
 
 static const hsc__command command = {
     .name = "run",
-    .usage = "-m MODEL (--text TEXT | --file FILE | --ids IDS) --sites SITES -o FILE\n--sites help",
+    .usage = "-m MODEL --text TEXT --sites SITES -o FILE\n-m MODEL (--file FILE | --ids IDS) --sites SITES -o "
+             "FILE\n--sites help",
     .about =
         "Runs the model and saves what chosen sites held, as float32 tensors that count layers from 0: pattern.4 "
         "[n_heads][n_query][n_key], resid_post.4 [n_pos][d_model], logits [n_pos][d_vocab], and always ids [n_pos] "

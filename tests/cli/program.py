@@ -1,0 +1,129 @@
+"""What the tests of the program share: running it, its test data, and readers for what it writes."""
+
+import array
+import json
+import math
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = pathlib.Path(os.environ.get("HEADSCOPE_SOURCE") or HERE.parent.parent)
+PROGRAM = os.environ.get("HEADSCOPE") or str(SOURCE / "build" / "headscope")
+DATA = pathlib.Path(os.environ.get("HEADSCOPE_TEST_DATA") or SOURCE.parent / "shared" / "data")
+COMMANDS = ("look", "run", "info", "tokenize", "pull")
+
+
+def environment(**more):
+    """No model, colours or terminal of the caller's; what fontconfig never frees is no leak of ours."""
+    env = {k: v for k, v in os.environ.items() if k not in ("HEADSCOPE_MODEL", "NO_COLOR", "TERM", "COLORTERM")}
+    env.update(HF_HUB_OFFLINE="1", TERM="xterm-256color", LSAN_OPTIONS=f"suppressions={HERE / 'leaks.txt'}")
+    env.update(more)
+    return env
+
+
+class ProgramTest(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_program(self, *args, input=b"", env=None, **more):
+        """The finished process; outputs are bytes."""
+        done = subprocess.run([PROGRAM, *map(str, args)], input=input, capture_output=True, timeout=120,
+                              env=environment(**(env or {})), **more)
+        self.assertNotIn(b"Sanitizer", done.stderr, done.stderr.decode(errors="replace"))
+        return done
+
+    def good(self, *args, **more):
+        """Standard output as text of a run that must end well."""
+        done = self.run_program(*args, **more)
+        self.assertEqual(done.returncode, 0, done.stderr.decode(errors="replace"))
+        return done.stdout.decode()
+
+    def json(self, *args, **more):
+        return json.loads(self.good(*args, "--json", **more))
+
+    def bad(self, status, *args, says=(), **more):
+        """A run that must end with this status, no output, and one line that starts with the program's name (a second
+        one, indented, may say what to do). Returns standard error."""
+        done = self.run_program(*args, **more)
+        text = done.stderr.decode()
+        self.assertEqual(done.returncode, status, text)
+        self.assertEqual(done.stdout, b"", text)
+        lines = text.splitlines()
+        self.assertTrue(lines and lines[0].startswith("headscope: "), text)
+        for line in lines[1:]:
+            self.assertTrue(line.startswith("  "), text)
+        for words in says:
+            self.assertIn(words, text)
+        return text
+
+
+def data(*parts):
+    path = DATA.joinpath(*parts)
+    return path if path.exists() else None
+
+
+def main(*needed):
+    """Runs the module's tests; says what is missing and ends with 77 when it cannot."""
+    if not os.access(PROGRAM, os.X_OK):
+        print(f"skipped: no program at {PROGRAM}")
+        sys.exit(77)
+    for path in needed:
+        if not DATA.joinpath(path).exists():
+            print(f"skipped: no test data at {DATA.joinpath(path)}")
+            sys.exit(77)
+    unittest.main()
+
+
+class Array:
+    """A tensor: shape and a flat list of numbers."""
+
+    def __init__(self, shape, numbers):
+        assert len(numbers) == math.prod(shape), (shape, len(numbers))
+        self.shape, self.numbers = list(shape), numbers
+
+    def row(self, *at):
+        """The last axis at the given outer indices."""
+        index = 0
+        for size, i in zip(self.shape, at):
+            index = index * size + i
+        width = self.shape[-1]
+        return self.numbers[index * width : (index + 1) * width]
+
+
+def read_safetensors(path):
+    blob = pathlib.Path(path).read_bytes()
+    (n,) = struct.unpack_from("<Q", blob)
+    arrays = {}
+    for name, entry in json.loads(blob[8 : 8 + n]).items():
+        if name == "__metadata__":
+            continue
+        start, end = entry["data_offsets"]
+        numbers = array.array({"F32": "f", "I32": "i"}[entry["dtype"]], blob[8 + n + start : 8 + n + end])
+        arrays[name] = Array(entry["shape"], numbers)
+    return arrays
+
+
+def read_npz(path):
+    """By the formats' texts: a zip of .npy files, each a header of a Python literal and the numbers."""
+    import ast
+    import zipfile
+    arrays = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            blob = archive.read(name)
+            assert blob[:6] == b"\x93NUMPY" and name.endswith(".npy")
+            size, at = (struct.unpack_from("<H", blob, 8)[0], 10) if blob[6] == 1 else (struct.unpack_from("<I", blob, 8)[0], 12)
+            head = ast.literal_eval(blob[at : at + size].decode("latin-1"))
+            assert not head["fortran_order"]
+            numbers = array.array({"<f4": "f", "<i4": "i"}[head["descr"]], blob[at + size :])
+            arrays[name[:-4]] = Array(head["shape"], numbers)
+    return arrays
