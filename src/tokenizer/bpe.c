@@ -1,0 +1,348 @@
+/* Byte-pair merging. Short words scan for the best pair; long ones keep the pairs in a heap over a linked list. Both
+ * merge in the same order. */
+#include "tokenizer/bpe.h"
+
+#include "base/text.h"
+#include "tokenizer/byte_level.h"
+
+#include <string.h>
+
+enum { SHORT = 32 }; /* symbols up to which scanning beats the heap */
+#define NO_RANK UINT32_MAX
+
+static size_t merge_hash(hsc_token left, hsc_token right)
+{
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    return (size_t)(key * 0x9E3779B97F4A7C15u >> 32);
+}
+
+static hsc__merge *merge_slot(const hsc__bpe *bpe, hsc_token left, hsc_token right)
+{
+    size_t mask = bpe->n_slots - 1, i = merge_hash(left, right) & mask;
+    for (;; i = (i + 1) & mask) {
+        hsc__merge *slot = &bpe->slot[i];
+        if (slot->left < 0 || (slot->left == left && slot->right == right)) return slot;
+    }
+}
+
+hsc_status hsc__bpe_reserve(hsc__bpe *bpe, size_t n_merges, hsc_error *err)
+{
+    size_t n_slots = bpe->n_slots ? bpe->n_slots : 64;
+    HSC_FAIL_IF(n_merges > UINT32_MAX / 4, HSC_EFORMAT, "%zu merges, at most %u are accepted", n_merges,
+                UINT32_MAX / 4);
+    while (n_slots < n_merges * 2) n_slots *= 2;
+    if (n_slots == bpe->n_slots) return HSC_OK;
+    hsc__bpe old = *bpe;
+    bpe->slot = hsc__malloc(n_slots * sizeof *bpe->slot);
+    if (!bpe->slot) {
+        bpe->slot = old.slot;
+        return hsc__fail_memory(err, n_slots * sizeof *bpe->slot, "the merges");
+    }
+    bpe->n_slots = n_slots;
+    for (size_t i = 0; i < n_slots; i++) bpe->slot[i].left = -1;
+    for (size_t i = 0; i < old.n_slots; i++)
+        if (old.slot[i].left >= 0) *merge_slot(bpe, old.slot[i].left, old.slot[i].right) = old.slot[i];
+    hsc__free(old.slot);
+    return HSC_OK;
+}
+
+/* The token whose text is left and right joined. */
+static hsc_token find_joined(const hsc__vocab *vocab, hsc__bytes left, hsc__bytes right)
+{
+    char small[256], *joined = small;
+    size_t n = left.n + right.n;
+    if (n > sizeof small) joined = hsc__malloc(n);
+    if (!joined) return -1;
+    memcpy(joined, left.data, left.n);
+    memcpy(joined + left.n, right.data, right.n);
+    hsc_token id = hsc__vocab_find(vocab, joined, n);
+    if (joined != small) hsc__free(joined);
+    return id;
+}
+
+hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__bytes right, const char *where,
+                        hsc_error *err)
+{
+    hsc_token l = hsc__vocab_find(bpe->vocab, left.data, left.n);
+    hsc_token r = hsc__vocab_find(bpe->vocab, right.data, right.n);
+    hsc_token merged = find_joined(bpe->vocab, left, right);
+    if (l < 0 || r < 0 || merged < 0) {
+        const char *what = l < 0 ? "its left part" : r < 0 ? "its right part" : "the result";
+        return hsc__fail(err, HSC_EFORMAT, 0, "%s[%u]: merge \"%.*s %.*s\": %s is not in the vocabulary", where, rank,
+                         (int)(left.n > 99 ? 99 : left.n), left.data, (int)(right.n > 99 ? 99 : right.n), right.data,
+                         what);
+    }
+    HSC_TRY(hsc__bpe_reserve(bpe, bpe->n_merges + 1, err));
+    hsc__merge *slot = merge_slot(bpe, l, r);
+    if (slot->left < 0) bpe->n_merges++;
+    *slot = (hsc__merge){l, r, rank, merged};
+    return HSC_OK;
+}
+
+void hsc__bpe_free(hsc__bpe *bpe)
+{
+    hsc__free(bpe->slot);
+    *bpe = (hsc__bpe){0};
+}
+
+struct hsc__bpe_node {
+    hsc_token id, merged;
+    uint32_t rank;       /* of the pair that starts here */
+    uint32_t end;        /* byte of the word after the symbol */
+    uint32_t prev, next; /* NO_NODE at the ends */
+};
+#define NO_NODE UINT32_MAX
+
+void hsc__bpe_scratch_free(hsc__bpe_scratch *scratch)
+{
+    hsc__free(scratch->ids);
+    hsc__free(scratch->ends);
+    hsc__free(scratch->nodes);
+    hsc__free(scratch->heap);
+    *scratch = (hsc__bpe_scratch){0};
+}
+
+/* A score as a rank: the higher the score, the lower the rank. */
+static uint32_t rank_of_score(float score)
+{
+    uint32_t bits;
+    memcpy(&bits, &score, sizeof bits);
+    return bits & 0x80000000u ? bits : ~bits & 0x7FFFFFFFu;
+}
+
+static uint32_t find_by_text(const hsc__bpe *bpe, const char *text, size_t n, hsc_token *merged)
+{
+    hsc_token id = hsc__vocab_find(bpe->vocab, text, n);
+    if (id < 0) return NO_RANK;
+    uint8_t kind = bpe->vocab->kind[id];
+    if (kind != HSC__TOKEN_NORMAL && kind != HSC__TOKEN_ADDED && kind != HSC__TOKEN_UNUSED) return NO_RANK;
+    *merged = id;
+    return rank_of_score(bpe->scores[id]);
+}
+
+/* The rank of joining two symbols whose bytes together are text[0..n), NO_RANK when they do not join. */
+static inline uint32_t find_pair(const hsc__bpe *bpe, hsc_token left, hsc_token right, const char *text, size_t n,
+                                 hsc_token *merged)
+{
+    if (bpe->scores) return find_by_text(bpe, text, n, merged);
+    const hsc__merge *slot = merge_slot(bpe, left, right);
+    if (slot->left < 0) return NO_RANK;
+    *merged = slot->merged;
+    return slot->rank;
+}
+
+/* Symbols are scratch->ids and ->ends; merges them in place. */
+static void merge_short(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word)
+{
+    uint32_t rank[SHORT];
+    hsc_token merged[SHORT], *id = s->ids;
+    uint32_t *end = s->ends;
+    size_t n = s->n;
+    for (size_t i = 0; i + 1 < n; i++) {
+        uint32_t start = i ? end[i - 1] : 0;
+        rank[i] = find_pair(bpe, id[i], id[i + 1], word + start, end[i + 1] - start, &merged[i]);
+    }
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (rank[i] < rank[best]) best = i;
+        if (rank[best] == NO_RANK) break;
+        id[best] = merged[best];
+        n--;
+        for (size_t i = best; i < n; i++) end[i] = end[i + 1];
+        for (size_t i = best + 1; i < n; i++) {
+            id[i] = id[i + 1];
+            rank[i - 1] = rank[i];
+            merged[i - 1] = merged[i];
+        }
+        for (size_t i = best ? best - 1 : 0; i <= best && i + 1 < n; i++) {
+            uint32_t start = i ? end[i - 1] : 0;
+            rank[i] = find_pair(bpe, id[i], id[i + 1], word + start, end[i + 1] - start, &merged[i]);
+        }
+    }
+    s->n = n;
+}
+
+/* A binary heap of rank << 32 | node: the smallest is the pair to merge next. */
+static void sift_down(uint64_t *heap, size_t n, size_t i)
+{
+    uint64_t value = heap[i];
+    for (size_t child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && heap[child + 1] < heap[child]) child++;
+        if (heap[child] >= value) break;
+        heap[i] = heap[child];
+    }
+    heap[i] = value;
+}
+
+static void push(uint64_t *heap, size_t *n, uint64_t value)
+{
+    size_t i = (*n)++;
+    for (; i && heap[(i - 1) / 2] > value; i = (i - 1) / 2) heap[i] = heap[(i - 1) / 2];
+    heap[i] = value;
+}
+
+static void set_pair(const hsc__bpe *bpe, struct hsc__bpe_node *node, uint32_t i, const char *word)
+{
+    struct hsc__bpe_node *left = &node[i];
+    left->rank = NO_RANK;
+    if (left->next == NO_NODE) return;
+    uint32_t start = left->prev == NO_NODE ? 0 : node[left->prev].end;
+    const struct hsc__bpe_node *right = &node[left->next];
+    left->rank = find_pair(bpe, left->id, right->id, word + start, right->end - start, &left->merged);
+}
+
+/* Each merge pushes at most two pairs, so the heap never holds more than three a symbol. */
+static hsc_status reserve_long(hsc__bpe_scratch *s, hsc_error *err)
+{
+    HSC_TRY(hsc__grow(&s->nodes, &s->nodes_capacity, s->n, sizeof *s->nodes, err));
+    return hsc__grow(&s->heap, &s->heap_capacity, s->n * 3, sizeof *s->heap, err);
+}
+
+static hsc_status merge_long(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, hsc_error *err)
+{
+    HSC_TRY(reserve_long(s, err));
+    struct hsc__bpe_node *node = s->nodes;
+    uint32_t n = (uint32_t)s->n;
+    size_t n_heap = 0;
+    for (uint32_t i = 0; i < n; i++)
+        node[i] = (struct hsc__bpe_node){
+            .id = s->ids[i], .end = s->ends[i], .prev = i ? i - 1 : NO_NODE, .next = i + 1 < n ? i + 1 : NO_NODE};
+    for (uint32_t i = 0; i < n; i++) {
+        set_pair(bpe, node, i, word);
+        if (node[i].rank != NO_RANK) s->heap[n_heap++] = (uint64_t)node[i].rank << 32 | i;
+    }
+    for (size_t i = n_heap / 2; i-- > 0;) sift_down(s->heap, n_heap, i);
+    while (n_heap) {
+        uint64_t top = s->heap[0];
+        s->heap[0] = s->heap[--n_heap];
+        if (n_heap) sift_down(s->heap, n_heap, 0);
+        uint32_t i = (uint32_t)top;
+        if (node[i].rank != (uint32_t)(top >> 32)) continue; /* the pair is no longer there */
+        uint32_t gone = node[i].next;
+        node[i].id = node[i].merged;
+        node[i].end = node[gone].end;
+        node[i].next = node[gone].next;
+        node[gone].rank = NO_RANK;
+        if (node[i].next != NO_NODE) node[node[i].next].prev = i;
+        uint32_t touched[2] = {i, node[i].prev};
+        for (int k = 0; k < 2; k++) {
+            if (touched[k] == NO_NODE) continue;
+            set_pair(bpe, node, touched[k], word);
+            uint32_t rank = node[touched[k]].rank;
+            if (rank != NO_RANK) push(s->heap, &n_heap, (uint64_t)rank << 32 | touched[k]);
+        }
+    }
+    s->n = 0;
+    for (uint32_t i = 0; i != NO_NODE; i = node[i].next) {
+        s->ids[s->n] = node[i].id;
+        s->ends[s->n++] = node[i].end;
+    }
+    return HSC_OK;
+}
+
+static void add_symbol(hsc__bpe_scratch *s, hsc_token id, size_t end)
+{
+    s->ids[s->n] = id;
+    s->ends[s->n++] = (uint32_t)end;
+}
+
+static hsc_status fail_unspelled(unsigned char byte, hsc_error *err)
+{
+    return hsc__fail(err, HSC_EINVAL, 0,
+                     "the vocabulary cannot spell the text: no token for byte 0x%02X and no unknown token", byte);
+}
+
+static hsc_status start_from_bytes(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n,
+                                   hsc_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char b = (unsigned char)word[i];
+        hsc_token id = bpe->byte_id[b] >= 0 ? bpe->byte_id[b] : bpe->unk;
+        if (id < 0) return fail_unspelled(b, err);
+        add_symbol(s, id, i + 1);
+    }
+    return HSC_OK;
+}
+
+static bool has_bytes(const hsc__bpe *bpe, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bpe->byte_id[(unsigned char)text[i]] < 0) return false;
+    return true;
+}
+
+/* SentencePiece falls back to bytes only after merging: a character that is no token may still be part of one. So with
+ * scores such a symbol starts as -1, and spell_rest replaces it. */
+static hsc_status start_from_characters(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n,
+                                        hsc_error *err)
+{
+    bool after_unk = false;
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        size_t length = (size_t)hsc__utf8_read(word + i, n - i, &c), end = i + length;
+        hsc_token id = c < 0 ? -1 : hsc__vocab_find(bpe->vocab, word + i, length);
+        if (id >= 0 || bpe->scores) {
+            add_symbol(s, id, end);
+            after_unk = false;
+        } else if (bpe->byte_fallback && has_bytes(bpe, word + i, length)) {
+            for (size_t k = i; k < end; k++) add_symbol(s, bpe->byte_id[(unsigned char)word[k]], k + 1);
+            after_unk = false;
+        } else if (bpe->unk < 0) {
+            return fail_unspelled((unsigned char)word[i], err);
+        } else if (after_unk && bpe->fuse_unk) {
+            s->ends[s->n - 1] = (uint32_t)end;
+        } else {
+            add_symbol(s, bpe->unk, end);
+            after_unk = true;
+        }
+        i = end;
+    }
+    return HSC_OK;
+}
+
+/* Replaces symbols -1 by the tokens of their bytes, or by the unknown token. There is room: a token for every byte. */
+static hsc_status spell_rest(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, hsc_error *err)
+{
+    size_t n_added = 0, n_old = s->n;
+    for (size_t i = 0; i < n_old; i++) {
+        size_t start = i ? s->ends[i - 1] : 0;
+        if (s->ids[i] < 0 && has_bytes(bpe, word + start, s->ends[i] - start)) n_added += s->ends[i] - start - 1;
+    }
+    s->n = n_old + n_added;
+    for (size_t i = n_old, to = s->n; i-- > 0;) {
+        size_t start = i ? s->ends[i - 1] : 0, end = s->ends[i];
+        if (s->ids[i] >= 0 || !has_bytes(bpe, word + start, end - start)) {
+            if (s->ids[i] < 0 && bpe->unk < 0) return fail_unspelled((unsigned char)word[start], err);
+            to--;
+            s->ids[to] = s->ids[i] >= 0 ? s->ids[i] : bpe->unk;
+            s->ends[to] = (uint32_t)end;
+            continue;
+        }
+        for (size_t k = end; k-- > start;) {
+            to--;
+            s->ids[to] = bpe->byte_id[(unsigned char)word[k]];
+            s->ends[to] = (uint32_t)(k + 1);
+        }
+    }
+    return HSC_OK;
+}
+
+hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n, hsc_error *err)
+{
+    HSC_FAIL_IF(n >= NO_NODE, HSC_EINVAL, "a word of %zu bytes, at most %u are accepted", n, NO_NODE - 1);
+    HSC_TRY(hsc__grow(&s->ids, &s->capacity, n, sizeof *s->ids, err));
+    HSC_TRY(hsc__grow(&s->ends, &s->ends_capacity, n, sizeof *s->ends, err));
+    s->n = 0;
+    if (bpe->ignore_merges) {
+        hsc_token id = bpe->byte_level ? hsc__byte_level_find(bpe->vocab, word, n) : hsc__vocab_find(bpe->vocab, word, n);
+        if (id >= 0) {
+            add_symbol(s, id, n);
+            return HSC_OK;
+        }
+    }
+    HSC_TRY(bpe->byte_level ? start_from_bytes(bpe, s, word, n, err) : start_from_characters(bpe, s, word, n, err));
+    if (s->n <= SHORT) merge_short(bpe, s, word);
+    else HSC_TRY(merge_long(bpe, s, word, err));
+    return bpe->scores ? spell_rest(bpe, s, word, err) : HSC_OK;
+}

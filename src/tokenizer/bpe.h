@@ -1,0 +1,53 @@
+/*
+ * Byte-pair encoding of one word: start from one symbol a byte (or a character), and merge the neighbours whose merge
+ * ranks first, leftmost first, until none is left (Sennrich et al. 2016; GPT-2). SentencePiece's BPE is the same with
+ * any pair whose text is a token, the best score first.
+ */
+#ifndef HSC_TOKENIZER_BPE_H
+#define HSC_TOKENIZER_BPE_H
+
+#include "tokenizer/vocab.h"
+
+typedef struct hsc__merge {
+    hsc_token left, right; /* left -1: an empty slot */
+    uint32_t rank;
+    hsc_token merged;
+} hsc__merge;
+
+typedef struct hsc__bpe {
+    const hsc__vocab *vocab;
+    hsc__merge *slot; /* [n_slots] open addressing, a power of two */
+    size_t n_slots, n_merges;
+    const float *scores; /* [vocab->n] SentencePiece's scores in place of merges, or NULL */
+    bool byte_level;     /* symbols are bytes; else characters */
+    bool byte_fallback;  /* a character without a token becomes its bytes' tokens */
+    bool fuse_unk;       /* unknown characters side by side become one unknown token */
+    bool ignore_merges;  /* a word that is a token stays whole */
+    hsc_token unk;       /* -1: none */
+    hsc_token byte_id[256]; /* the token of each byte, or -1: the symbols, or what byte_fallback falls back to */
+} hsc__bpe;
+
+hsc_status hsc__bpe_reserve(hsc__bpe *bpe, size_t n_merges, hsc_error *err);
+/* The merge of two texts with that rank (lower goes first; a pair given twice keeps the later rank). `where` and the
+ * rank name the place in messages. HSC_EFORMAT when a part or the result is not in the vocabulary. */
+hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__bytes right, const char *where,
+                        hsc_error *err);
+void hsc__bpe_free(hsc__bpe *bpe);
+
+/* Memory of one hsc_encode call, reused from word to word. Zero it before use. */
+typedef struct hsc__bpe_scratch {
+    hsc_token *ids; /* [n] the word's tokens */
+    uint32_t *ends; /* [n] the byte of the word at which each token ends */
+    size_t n, capacity, ends_capacity;
+    struct hsc__bpe_node *nodes;
+    uint64_t *heap;
+    size_t nodes_capacity, heap_capacity;
+} hsc__bpe_scratch;
+void hsc__bpe_scratch_free(hsc__bpe_scratch *scratch);
+
+/* Encodes one word into scratch->ids and ->ends. Time grows as n log n at most.
+ * HSC_EINVAL when the vocabulary cannot spell the word. */
+hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__bpe_scratch *scratch, const char *word, size_t n,
+                           hsc_error *err);
+
+#endif

@@ -1,0 +1,131 @@
+/* The decoder of a tokenizer.json, worked out once: what each token's text becomes, and what is stripped off the start
+ * of the whole. Every decoder that is known acts on one token at a time but for that strip. */
+#include "tokenizer/byte_level.h"
+#include "tokenizer/load.h"
+
+#include <limits.h>
+#include <string.h>
+
+typedef struct decoder {
+    bool byte_level, byte_fallback, fused;
+    hsc__normalizer replace; /* HSC__REPLACE only */
+} decoder;
+
+static hsc_status read_replace(hsc_tokenizer *t, decoder *d, const json_t *json, const char *path, hsc_error *err)
+{
+    const json_t *from = json_object_get(json_object_get(json, "pattern"), "String"), *to = json_object_get(json, "content");
+    HSC_FAIL_IF(!json_string_length(from) || !json_is_string(to), HSC_EUNSUPPORTED,
+                "%s: decoder \"Replace\" is supported with a string for another string only", path);
+    hsc__normalize_op op = {.kind = HSC__REPLACE,
+                            .text = hsc__keep(t, json_string_value(from), json_string_length(from)),
+                            .with = hsc__keep(t, json_string_value(to), json_string_length(to))};
+    if (!op.text.data || !op.with.data) return hsc__fail_memory(err, 1, path);
+    return hsc__normalizer_add(&d->replace, op, err);
+}
+
+/* Strip takes `start` characters off the front; behind Fuse the front is that of the whole. */
+static hsc_status read_strip(hsc_tokenizer *t, const decoder *d, const json_t *json, const char *path, hsc_error *err)
+{
+    const char *content;
+    int64_t start, stop;
+    HSC_TRY(hsc__json_string(json, "content", "", &content, path, err));
+    HSC_TRY(hsc__json_int(json, "start", 0, 0, 1000, &start, path, err));
+    HSC_TRY(hsc__json_int(json, "stop", 0, 0, 1000, &stop, path, err));
+    bool simple = d->fused && strlen(content) == 1 && (unsigned char)*content < 0x80 && stop == 0;
+    HSC_FAIL_IF(!simple, HSC_EUNSUPPORTED,
+                "%s: decoder \"Strip\" is supported behind \"Fuse\", at the start, for one ASCII character only", path);
+    t->strip = (hsc__strip){*content, (unsigned)start};
+    return HSC_OK;
+}
+
+/* Metaspace: the mark becomes a blank, or nothing at the start of the text. */
+static hsc_status read_metaspace(hsc_tokenizer *t, decoder *d, const json_t *json, const char *path, hsc_error *err)
+{
+    const char *mark, *scheme;
+    HSC_TRY(hsc__json_string(json, "replacement", "\xe2\x96\x81", &mark, path, err));
+    HSC_TRY(hsc__json_string(json, "prepend_scheme", "always", &scheme, path, err));
+    hsc__normalize_op op = {.kind = HSC__REPLACE, .text = hsc__keep(t, mark, strlen(mark)), .with = {" ", 1}};
+    if (!op.text.data) return hsc__fail_memory(err, 1, path);
+    if (strcmp(scheme, "never") != 0) t->strip = (hsc__strip){' ', UINT_MAX};
+    return hsc__normalizer_add(&d->replace, op, err);
+}
+
+static hsc_status read_decoder(hsc_tokenizer *t, decoder *d, const json_t *json, const char *path, hsc_error *err)
+{
+    const char *type = hsc__type_of(json);
+    if (!type) return hsc__fail(err, HSC_EFORMAT, 0, "%s: a decoder has no \"type\"", path);
+    if (strcmp(type, "Sequence") == 0) {
+        const json_t *steps = json_object_get(json, "decoders");
+        for (size_t i = 0; i < json_array_size(steps); i++)
+            HSC_TRY(read_decoder(t, d, json_array_get(steps, i), path, err));
+        return HSC_OK;
+    }
+    if (strcmp(type, "Strip") == 0) return read_strip(t, d, json, path, err);
+    if (strcmp(type, "Fuse") == 0) d->fused = true;
+    else if (d->fused) return hsc__fail(err, HSC_EUNSUPPORTED, 0, "%s: decoder \"%s\" after \"Fuse\"", path, type);
+    else if (strcmp(type, "ByteLevel") == 0) d->byte_level = true;
+    else if (strcmp(type, "ByteFallback") == 0) d->byte_fallback = true;
+    else if (strcmp(type, "Replace") == 0) return read_replace(t, d, json, path, err);
+    else if (strcmp(type, "Metaspace") == 0) return read_metaspace(t, d, json, path, err);
+    else return hsc__fail(err, HSC_EUNSUPPORTED, 0, "%s: decoder \"%s\" is not supported", path, type);
+    return HSC_OK;
+}
+
+hsc_status hsc__decode_pieces(hsc_tokenizer *t, const hsc__normalizer *replace, hsc_error *err)
+{
+    hsc__aligned text = {0}, spare = {0};
+    hsc_status status = HSC_OK;
+    for (size_t i = 0; i < t->vocab.n && status == HSC_OK; i++) {
+        if (t->vocab.kind[i] != HSC__TOKEN_NORMAL && t->vocab.kind[i] != HSC__TOKEN_UNUSED) continue;
+        hsc__bytes from = t->vocab.text[i];
+        status = hsc__aligned_set(&text, from.data, from.n, 0, err);
+        if (status == HSC_OK) status = hsc__normalize(replace, &text, &spare, err);
+        if (status != HSC_OK || (text.n == from.n && memcmp(text.data, from.data, from.n) == 0)) continue;
+        t->vocab.bytes[i] = hsc__keep(t, text.data, text.n);
+        if (!t->vocab.bytes[i].data) status = hsc__fail_memory(err, text.n, "the tokens' bytes");
+    }
+    hsc__aligned_free(&text);
+    hsc__aligned_free(&spare);
+    return status;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    char letter = (char)(c | 0x20);
+    return letter >= 'a' && letter <= 'f' ? letter - 'a' + 10 : -1;
+}
+
+int hsc__byte_piece(hsc__bytes text)
+{
+    if (text.n != 6 || memcmp(text.data, "<0x", 3) != 0 || text.data[5] != '>') return -1;
+    int high = hex_digit(text.data[3]), low = hex_digit(text.data[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+hsc_status hsc__decode_byte_pieces(hsc_tokenizer *t, hsc_error *err)
+{
+    char *bytes = hsc__arena_alloc(&t->arena, 256);
+    if (!bytes) return hsc__fail_memory(err, 256, "the tokens' bytes");
+    for (int b = 0; b < 256; b++) bytes[b] = (char)b;
+    for (size_t i = 0; i < t->vocab.n; i++) {
+        bool plain = t->vocab.kind[i] == HSC__TOKEN_NORMAL || t->vocab.kind[i] == HSC__TOKEN_BYTE;
+        int b = plain ? hsc__byte_piece(t->vocab.text[i]) : -1;
+        if (b < 0) continue;
+        t->vocab.kind[i] = HSC__TOKEN_BYTE;
+        t->vocab.bytes[i] = (hsc__bytes){bytes + b, 1};
+    }
+    return HSC_OK;
+}
+
+hsc_status hsc__load_decoder(hsc_tokenizer *t, const json_t *json, const char *path, hsc_error *err)
+{
+    decoder d = {0};
+    if (json && !json_is_null(json)) HSC_TRY(read_decoder(t, &d, json, path, err));
+    else d.byte_level = t->bpe.byte_level;
+    HSC_FAIL_IF(d.byte_level && (d.byte_fallback || d.replace.n_ops), HSC_EUNSUPPORTED,
+                "%s: decoder \"ByteLevel\" together with another is not supported", path);
+    if (d.byte_level) return hsc__byte_level_decode(&t->vocab, &t->arena, err);
+    if (d.byte_fallback) HSC_TRY(hsc__decode_byte_pieces(t, err));
+    return d.replace.n_ops ? hsc__decode_pieces(t, &d.replace, err) : HSC_OK;
+}

@@ -1,0 +1,205 @@
+/*
+ * What lies beside the vocabulary in a folder, read as transformers 5 reads it: tokenizer_config.json and, where that has
+ * no added_tokens_decoder, the older special_tokens_map.json and added_tokens.json. add_bos_token and add_eos_token count
+ * only without a tokenizer.json, which brings its own template.
+ */
+#include "base/file.h"
+#include "tokenizer/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_NAMED = 7 };
+static const char *const named[N_NAMED] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                           "pad_token", "cls_token", "mask_token"};
+
+typedef struct folder {
+    hsc_tokenizer *t;
+    const char *dir, *defaults;
+    char *path[3];  /* of the files below */
+    json_t *file[3]; /* NULL where there is none */
+} folder;
+enum { CONFIG, SPECIAL_MAP, ADDED };
+
+static hsc_status open_files(folder *f, hsc_error *err)
+{
+    static const char *const names[3] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"};
+    for (int i = 0; i < 3; i++) {
+        f->path[i] = hsc__path_join(f->dir, names[i]);
+        if (!f->path[i]) return hsc__fail_memory(err, 1, f->dir);
+        if (!hsc__is_file(f->path[i])) continue;
+        HSC_TRY(hsc__json_load(&f->file[i], f->path[i], HSC__TOKENIZER_FILE_LIMIT, err));
+        HSC_FAIL_IF(!json_is_object(f->file[i]), HSC_EFORMAT, "%s: must hold an object", f->path[i]);
+    }
+    return HSC_OK;
+}
+
+/* Adds a token by its content; one that the vocabulary lacks takes `id`, or the next id when that is -1. */
+static hsc_status add(folder *f, int file, const json_t *content, const json_t *flags, int64_t id, bool special,
+                      hsc_error *err)
+{
+    hsc_tokenizer *t = f->t;
+    const char *text = json_string_value(content), *path = f->path[file];
+    size_t n = json_string_length(content);
+    hsc__added_token token = {.special = special, .normalized = !special};
+    const hsc__added_token *same = hsc__added_find(&t->added, text, n);
+    if (same) {
+        token = *same;
+        token.special = token.special || special;
+        return hsc__tokenizer_add_token(t, token, path, err);
+    }
+    HSC_TRY(hsc__json_bool(flags, "special", special, &token.special, path, err));
+    HSC_TRY(hsc__json_bool(flags, "lstrip", false, &token.lstrip, path, err));
+    HSC_TRY(hsc__json_bool(flags, "rstrip", false, &token.rstrip, path, err));
+    HSC_TRY(hsc__json_bool(flags, "single_word", false, &token.single_word, path, err));
+    HSC_TRY(hsc__json_bool(flags, "normalized", !token.special, &token.normalized, path, err));
+    hsc_token known = hsc__vocab_find(&t->vocab, text, n);
+    token.id = known >= 0 ? known : id >= 0 ? (hsc_token)id : (hsc_token)t->vocab.n;
+    token.content = hsc__keep(t, text, n);
+    if (!token.content.data) return hsc__fail_memory(err, n, path);
+    return hsc__tokenizer_add_token(t, token, path, err);
+}
+
+/* {"50257": {"content": ..}} */
+static hsc_status add_decoder_tokens(folder *f, const json_t *decoder, hsc_error *err)
+{
+    const char *key;
+    json_t *item;
+    json_object_foreach((json_t *)decoder, key, item)
+    {
+        char *end;
+        long id = strtol(key, &end, 10);
+        const json_t *content = json_object_get(item, "content");
+        HSC_FAIL_IF(end == key || *end || id < 0 || id >= 1 << 24 || !json_is_string(content), HSC_EFORMAT,
+                    "%s: added_tokens_decoder: \"%s\" must be an id with an object that has \"content\"", f->path[CONFIG],
+                    key);
+        HSC_TRY(add(f, CONFIG, content, item, id, false, err));
+    }
+    return HSC_OK;
+}
+
+/* A named special token: text, or an object with "content". NULL when absent or null. */
+static const json_t *content_of(const json_t *object, const char *name, const json_t **flags)
+{
+    const json_t *value = json_object_get(object, name);
+    *flags = json_is_object(value) ? value : NULL;
+    if (*flags) value = json_object_get(value, "content");
+    return json_is_string(value) ? value : NULL;
+}
+
+/* bos_token and its like: the older map wins where it counts, as it does in transformers. */
+static const json_t *named_token(const folder *f, const char *name, int *file, const json_t **flags)
+{
+    bool old = !json_object_get(f->file[CONFIG], "added_tokens_decoder");
+    const json_t *content = old ? content_of(f->file[SPECIAL_MAP], name, flags) : NULL;
+    *file = content ? SPECIAL_MAP : CONFIG;
+    return content ? content : content_of(f->file[CONFIG], name, flags);
+}
+
+static hsc_status add_named_tokens(folder *f, hsc_error *err)
+{
+    static const char *const lists[] = {"extra_special_tokens", "additional_special_tokens"};
+    for (int i = 0; i < N_NAMED; i++) {
+        int file;
+        const json_t *flags, *content = named_token(f, named[i], &file, &flags);
+        if (content && json_string_length(content)) HSC_TRY(add(f, file, content, flags, -1, true, err));
+    }
+    for (int file = CONFIG; file <= SPECIAL_MAP; file++)
+        for (int k = 0; k < 2; k++) {
+            const json_t *list = json_object_get(f->file[file], lists[k]);
+            for (size_t i = 0; i < json_array_size(list); i++) {
+                const json_t *item = json_array_get(list, i), *flags = json_is_object(item) ? item : NULL;
+                const json_t *content = flags ? json_object_get(item, "content") : item;
+                if (json_string_length(content)) HSC_TRY(add(f, file, content, flags, -1, true, err));
+            }
+        }
+    return HSC_OK;
+}
+
+/* {"<x>": 50257} */
+static hsc_status add_old_tokens(folder *f, hsc_error *err)
+{
+    const char *key;
+    json_t *item;
+    size_t n;
+    json_object_keylen_foreach(f->file[ADDED], key, n, item)
+    {
+        HSC_FAIL_IF(!json_is_integer(item) || json_integer_value(item) < 0 || json_integer_value(item) >= 1 << 24,
+                    HSC_EFORMAT, "%s: \"%s\" must have an id from 0 to 16777215", f->path[ADDED], key);
+        json_t *content = json_stringn(key, n);
+        if (!content) return hsc__fail_memory(err, n, f->path[ADDED]);
+        hsc_status status = add(f, ADDED, content, NULL, json_integer_value(item), false, err);
+        json_decref(content);
+        HSC_TRY(status);
+    }
+    return HSC_OK;
+}
+
+/* The default special token of a folder that says nothing itself, when the vocabulary has it. */
+static hsc_status add_default(folder *f, hsc_error *err)
+{
+    if (!f->defaults || hsc__vocab_find(&f->t->vocab, f->defaults, strlen(f->defaults)) < 0) return HSC_OK;
+    json_t *content = json_string(f->defaults);
+    if (!content) return hsc__fail_memory(err, 1, f->dir);
+    hsc_status status = add(f, CONFIG, content, NULL, -1, true, err);
+    json_decref(content);
+    return status;
+}
+
+static hsc_status special_id(const folder *f, const char *name, hsc_token *out, hsc_error *err)
+{
+    int file;
+    const json_t *flags, *content = named_token(f, name, &file, &flags);
+    const char *text = content ? json_string_value(content) : f->defaults;
+    size_t n = content ? json_string_length(content) : text ? strlen(text) : 0;
+    const hsc__added_token *token = text ? hsc__added_find(&f->t->added, text, n) : NULL;
+    HSC_FAIL_IF(!token, HSC_EFORMAT, "%s: asks for %s to be added, which it does not name", f->path[CONFIG], name);
+    *out = token->id;
+    return HSC_OK;
+}
+
+static hsc_status load_template(folder *f, hsc_error *err)
+{
+    bool adds[2];
+    hsc_token ids[2];
+    HSC_TRY(hsc__json_bool(f->file[CONFIG], "add_bos_token", false, &adds[0], f->path[CONFIG], err));
+    HSC_TRY(hsc__json_bool(f->file[CONFIG], "add_eos_token", false, &adds[1], f->path[CONFIG], err));
+    for (int i = 0; i < 2; i++)
+        if (adds[i]) HSC_TRY(special_id(f, named[i], &ids[i], err));
+    if (!adds[0] && !adds[1]) return HSC_OK;
+    return hsc__set_template(f->t, &ids[0], adds[0], &ids[1], adds[1], err);
+}
+
+/* add_prefix_space of a byte-level tokenizer's configuration overrides that of its pre-tokenizer. */
+static hsc_status load_prefix(folder *f, hsc_error *err)
+{
+    const json_t *value = json_object_get(f->file[CONFIG], "add_prefix_space");
+    hsc_tokenizer *t = f->t;
+    if (!t->bpe.byte_level || !json_is_boolean(value)) return HSC_OK;
+    if (!json_is_true(value)) t->prefix.n_ops = 0;
+    else if (t->prefix.n_ops == 0)
+        return hsc__normalizer_add(&t->prefix, (hsc__normalize_op){.kind = HSC__PREPEND_MISSING, .text = {" ", 1}}, err);
+    return HSC_OK;
+}
+
+static hsc_status load(folder *f, hsc_error *err)
+{
+    HSC_TRY(open_files(f, err));
+    const json_t *decoder = json_object_get(f->file[CONFIG], "added_tokens_decoder");
+    HSC_TRY(decoder ? add_decoder_tokens(f, decoder, err) : add_old_tokens(f, err));
+    HSC_TRY(add_named_tokens(f, err));
+    HSC_TRY(add_default(f, err));
+    HSC_TRY(load_prefix(f, err));
+    return f->defaults ? load_template(f, err) : HSC_OK;
+}
+
+hsc_status hsc__load_folder_config(hsc_tokenizer *t, const char *dir, const char *defaults, hsc_error *err)
+{
+    folder f = {.t = t, .dir = dir, .defaults = defaults};
+    hsc_status status = load(&f, err);
+    for (int i = 0; i < 3; i++) {
+        hsc__free(f.path[i]);
+        json_decref(f.file[i]);
+    }
+    return status;
+}

@@ -1,0 +1,205 @@
+/*
+ * The tokenizer in a GGUF file's metadata: tokenizer.ggml.model "gpt2" is byte-level BPE with merges, "llama" is
+ * SentencePiece's BPE with scores. Texts stay in the mapping.
+ */
+#include "tokenizer/byte_level.h"
+#include "tokenizer/gguf_pre.h"
+#include "tokenizer/load.h"
+
+#include <string.h>
+
+#define KEY(name) "tokenizer.ggml." name
+
+enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER_DEFINED, TYPE_UNUSED, TYPE_BYTE };
+
+static hsc__token_kind kind_of(int32_t type)
+{
+    switch (type) {
+    case TYPE_UNKNOWN:
+    case TYPE_CONTROL: return HSC__TOKEN_SPECIAL;
+    case TYPE_USER_DEFINED: return HSC__TOKEN_ADDED;
+    case TYPE_UNUSED: return HSC__TOKEN_UNUSED;
+    case TYPE_BYTE: return HSC__TOKEN_BYTE;
+    default: return HSC__TOKEN_NORMAL;
+    }
+}
+
+static hsc_status load_token(hsc_tokenizer *t, hsc_token id, hsc__bytes text, int32_t type, hsc_error *err)
+{
+    hsc_token existing;
+    hsc__token_kind kind = kind_of(type);
+    HSC_FAIL_IF(type < TYPE_NORMAL || type > TYPE_BYTE, HSC_EFORMAT, KEY("token_type") "[%d] is %d, it must be from 1 to 6",
+                (int)id, (int)type);
+    HSC_TRY(hsc__vocab_set(&t->vocab, id, text, kind, &existing, err));
+    if (existing >= 0) { /* padding is sometimes given twice: the text finds the first, the id still has its text */
+        t->vocab.text[id] = t->vocab.bytes[id] = text;
+        t->vocab.kind[id] = (uint8_t)kind;
+        return HSC_OK;
+    }
+    if (kind != HSC__TOKEN_SPECIAL && kind != HSC__TOKEN_ADDED) return HSC_OK;
+    hsc__added_token added = {.content = text, .id = id, .special = kind == HSC__TOKEN_SPECIAL};
+    return hsc__added_put(&t->added, &added, err);
+}
+
+static hsc_status load_tokens(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+{
+    const hsc__bytes *texts;
+    const int32_t *types;
+    size_t n, n_types;
+    HSC_TRY(hsc__gguf_get_strings(gguf, KEY("tokens"), &texts, &n, err));
+    HSC_TRY(hsc__gguf_get_ints(gguf, KEY("token_type"), &types, &n_types, err));
+    HSC_FAIL_IF(n == 0, HSC_ENOTFOUND, "has no " KEY("tokens"));
+    HSC_FAIL_IF(n > INT32_MAX, HSC_EFORMAT, KEY("tokens") " has %zu entries, at most %d are accepted", n, INT32_MAX);
+    HSC_FAIL_IF(n_types && n_types != n, HSC_EFORMAT, KEY("token_type") " has %zu entries, " KEY("tokens") " %zu", n_types,
+                n);
+    HSC_TRY(hsc__vocab_resize(&t->vocab, n, err));
+    for (size_t i = 0; i < n; i++)
+        HSC_TRY(load_token(t, (hsc_token)i, texts[i], n_types ? types[i] : TYPE_NORMAL, err));
+    return HSC_OK;
+}
+
+static hsc_status load_merges(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+{
+    const hsc__bytes *merges;
+    size_t n;
+    HSC_TRY(hsc__gguf_get_strings(gguf, KEY("merges"), &merges, &n, err));
+    HSC_FAIL_IF(n == 0, HSC_EFORMAT, KEY("model") " is \"gpt2\" and " KEY("merges") " is missing");
+    HSC_TRY(hsc__bpe_reserve(&t->bpe, n, err));
+    for (size_t i = 0; i < n; i++) {
+        const char *text = merges[i].data, *blank = merges[i].n > 2 ? memchr(text + 1, ' ', merges[i].n - 2) : NULL;
+        HSC_FAIL_IF(!blank, HSC_EFORMAT, KEY("merges") "[%zu] must be two tokens with a blank between them", i);
+        hsc__bytes left = {text, (size_t)(blank - text)}, right = {blank + 1, merges[i].n - left.n - 1};
+        HSC_TRY(hsc__bpe_add(&t->bpe, (uint32_t)i, left, right, KEY("merges"), err));
+    }
+    return HSC_OK;
+}
+
+/* An id of the vocabulary; `fallback` (perhaps -1) when the key is absent. */
+static hsc_status get_id(const hsc_tokenizer *t, const hsc__gguf *gguf, const char *key, hsc_token fallback, hsc_token *out,
+                         hsc_error *err)
+{
+    int64_t id;
+    HSC_TRY(hsc__gguf_get_int(gguf, key, fallback, 0, (int64_t)t->vocab.n - 1, &id, err));
+    *out = id < (int64_t)t->vocab.n ? (hsc_token)id : -1;
+    return HSC_OK;
+}
+
+/* BOS and EOS where the file (or the kind of tokenizer) asks for them. */
+static hsc_status load_template(hsc_tokenizer *t, const hsc__gguf *gguf, bool add_bos, const hsc_token *fallback,
+                                hsc_error *err)
+{
+    bool adds[2];
+    hsc_token ids[2];
+    static const char *const keys[2] = {KEY("bos_token_id"), KEY("eos_token_id")};
+    static const char *const add_keys[2] = {KEY("add_bos_token"), KEY("add_eos_token")};
+    for (int i = 0; i < 2; i++) {
+        HSC_TRY(get_id(t, gguf, keys[i], fallback[i], &ids[i], err));
+        HSC_TRY(hsc__gguf_get_bool(gguf, add_keys[i], i == 0 && add_bos, &adds[i], err));
+        HSC_FAIL_IF(adds[i] && ids[i] < 0 && hsc__gguf_has(gguf, add_keys[i]), HSC_EFORMAT, "%s is true and %s is missing",
+                    add_keys[i], keys[i]);
+        if (ids[i] < 0) adds[i] = false;
+    }
+    return hsc__set_template(t, &ids[0], adds[0], &ids[1], adds[1], err);
+}
+
+/* Files of the first days name no pre-tokenizer; GPT-2's own family then means GPT-2's. */
+static hsc_status get_pre(const hsc__gguf *gguf, const char **out, hsc_error *err)
+{
+    static const char *const family[] = {"gpt2", "gptneox", "gptj", "mpt"};
+    const char *arch;
+    HSC_TRY(hsc__gguf_get_cstring(gguf, KEY("pre"), NULL, out, err));
+    if (*out) return HSC_OK;
+    HSC_TRY(hsc__gguf_get_cstring(gguf, "general.architecture", "", &arch, err));
+    for (size_t i = 0; i < sizeof family / sizeof *family; i++)
+        if (strcmp(arch, family[i]) == 0) *out = "gpt-2";
+    HSC_FAIL_IF(!*out, HSC_EUNSUPPORTED, KEY("pre") " is missing, so the pre-tokenizer of this %s model is not known", arch);
+    return HSC_OK;
+}
+
+static hsc_status load_gpt2(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+{
+    const char *pre;
+    bool prefix;
+    hsc__gguf_pre rules;
+    t->bpe.byte_level = true;
+    HSC_TRY(get_pre(gguf, &pre, err));
+    HSC_TRY(hsc__gguf_pre_load(&t->splitter, &rules, pre, err));
+    t->bpe.ignore_merges = rules.ignore_merges;
+    HSC_TRY(hsc__gguf_get_bool(gguf, KEY("add_space_prefix"), false, &prefix, err));
+    if (prefix) {
+        hsc__normalize_op op = {.kind = HSC__PREPEND_MISSING, .text = {" ", 1}};
+        HSC_TRY(hsc__normalizer_add(&t->prefix, op, err));
+    }
+    HSC_TRY(load_tokens(t, gguf, err));
+    HSC_TRY(load_merges(t, gguf, err));
+    for (int b = 0; b < 256; b++) {
+        char text[4];
+        size_t n = (size_t)hsc__byte_spell((unsigned char)b, text);
+        t->bpe.byte_id[b] = hsc__vocab_find(&t->vocab, text, n);
+    }
+    HSC_TRY(load_template(t, gguf, rules.add_bos, (const hsc_token[2]){-1, -1}, err));
+    return hsc__byte_level_decode(&t->vocab, &t->arena, err);
+}
+
+static hsc_status load_scores(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+{
+    size_t n;
+    HSC_TRY(hsc__gguf_get_floats(gguf, KEY("scores"), &t->bpe.scores, &n, err));
+    HSC_FAIL_IF(n != t->vocab.n, HSC_EFORMAT, KEY("scores") " has %zu entries, " KEY("tokens") " %zu", n, t->vocab.n);
+    for (size_t i = 0; i < n; i++)
+        HSC_FAIL_IF(t->bpe.scores[i] != t->bpe.scores[i], HSC_EFORMAT, KEY("scores") "[%zu] is not a number", i);
+    return HSC_OK;
+}
+
+static hsc_status load_sentencepiece(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+{
+    static const hsc__bytes blank = {" ", 1}, mark = {"\xe2\x96\x81", 3};
+    bool prefix, squeezes;
+    HSC_TRY(hsc__gguf_get_bool(gguf, KEY("add_space_prefix"), true, &prefix, err));
+    HSC_TRY(hsc__gguf_get_bool(gguf, KEY("remove_extra_whitespaces"), false, &squeezes, err));
+    HSC_FAIL_IF(squeezes, HSC_EUNSUPPORTED, KEY("remove_extra_whitespaces") " is not supported");
+    HSC_FAIL_IF(hsc__gguf_has(gguf, KEY("precompiled_charsmap")), HSC_EUNSUPPORTED,
+                KEY("precompiled_charsmap") " is not supported");
+    if (prefix) {
+        HSC_TRY(hsc__normalizer_add(&t->normalizer, (hsc__normalize_op){.kind = HSC__PREPEND, .text = blank}, err));
+        t->strip = (hsc__strip){' ', 1};
+    }
+    hsc__normalize_op escape = {.kind = HSC__REPLACE, .text = blank, .with = mark};
+    HSC_TRY(hsc__normalizer_add(&t->normalizer, escape, err));
+    HSC_TRY(load_tokens(t, gguf, err));
+    HSC_TRY(load_scores(t, gguf, err));
+    HSC_TRY(get_id(t, gguf, KEY("unknown_token_id"), 0, &t->bpe.unk, err));
+    HSC_TRY(load_template(t, gguf, true, (const hsc_token[2]){1, 2}, err));
+    t->bpe.byte_fallback = true;
+    for (size_t i = 0; i < t->vocab.n; i++) {
+        int b = t->vocab.kind[i] == HSC__TOKEN_BYTE ? hsc__byte_piece(t->vocab.text[i]) : -1;
+        if (b >= 0) t->bpe.byte_id[b] = (hsc_token)i;
+    }
+    HSC_TRY(hsc__decode_byte_pieces(t, err));
+    hsc__normalizer unescape = {.op = {{.kind = HSC__REPLACE, .text = mark, .with = blank}}, .n_ops = 1};
+    return hsc__decode_pieces(t, &unescape, err);
+}
+
+static hsc_status load(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+{
+    const char *model;
+    HSC_TRY(hsc__gguf_get_cstring(gguf, KEY("model"), NULL, &model, err));
+    HSC_FAIL_IF(!model || strcmp(model, "no_vocab") == 0 || strcmp(model, "none") == 0, HSC_ENOTFOUND,
+                "has no tokenizer: " KEY("model") " is %s", model ? model : "missing");
+    if (strcmp(model, "gpt2") == 0) HSC_TRY(load_gpt2(t, gguf, err));
+    else if (strcmp(model, "llama") == 0) HSC_TRY(load_sentencepiece(t, gguf, err));
+    else return hsc__fail(err, HSC_EUNSUPPORTED, 0, KEY("model") " \"%s\" is not supported", model);
+    return hsc__tokenizer_finish(t, err);
+}
+
+hsc_status hsc__tokenizer_from_gguf(hsc_tokenizer **out, const hsc__gguf *gguf, hsc_error *err)
+{
+    HSC_TRY(hsc__tokenizer_new(out, err));
+    hsc_status status = load(*out, gguf, err);
+    if (status == HSC_OK) return HSC_OK;
+    hsc_tokenizer_free(*out);
+    *out = NULL;
+    const char *path = hsc__gguf_path(gguf);
+    bool named = err && strncmp(err->message, path, strlen(path)) == 0;
+    return named ? status : hsc__fail_prefix(err, status, "%s", path);
+}

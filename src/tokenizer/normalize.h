@@ -1,0 +1,55 @@
+/*
+ * Changing the text before it is tokenized, with the way back: every byte of the changed text knows the bytes of the
+ * original that it came from. Ill-formed bytes pass through as they are.
+ */
+#ifndef HSC_TOKENIZER_NORMALIZE_H
+#define HSC_TOKENIZER_NORMALIZE_H
+
+#include "base/alloc.h"
+#include "formats/gguf.h"
+
+typedef enum {
+    HSC__NFC,
+    HSC__NFD,
+    HSC__NFKC,
+    HSC__NFKD,
+    HSC__PREPEND,         /* text in front, unless the whole is empty */
+    HSC__PREPEND_MISSING, /* text in front, unless it is there already (or the whole is empty) */
+    HSC__PREPEND_FIRST,   /* as HSC__PREPEND_MISSING, only where the original text starts */
+    HSC__REPLACE,         /* every occurrence of one text by another */
+} hsc__normalize_kind;
+
+typedef struct hsc__normalize_op {
+    hsc__normalize_kind kind;
+    hsc__bytes text; /* what is put in front, or replaced; borrowed */
+    hsc__bytes with;
+} hsc__normalize_op;
+
+enum { HSC__MAX_OPS = 16 };
+
+typedef struct hsc__normalizer {
+    hsc__normalize_op op[HSC__MAX_OPS];
+    size_t n_ops;
+} hsc__normalizer;
+
+/* HSC_EUNSUPPORTED when there are too many. */
+hsc_status hsc__normalizer_add(hsc__normalizer *normalizer, hsc__normalize_op op, hsc_error *err);
+
+/* A text and where its bytes came from. Zero it before its first use; it keeps its memory. */
+typedef struct hsc__aligned {
+    char *data;     /* [n] */
+    hsc_span *span; /* [n] bytes of the original; what was put in has start == end */
+    size_t n, capacity, span_capacity;
+} hsc__aligned;
+
+/* The original itself: text[0..n) that stands at `offset`. */
+hsc_status hsc__aligned_set(hsc__aligned *aligned, const char *text, size_t n, size_t offset, hsc_error *err);
+/* A part of another one. */
+hsc_status hsc__aligned_slice(hsc__aligned *aligned, const hsc__aligned *from, size_t start, size_t end,
+                              hsc_error *err);
+void hsc__aligned_free(hsc__aligned *aligned);
+
+/* Applies every op in turn; `spare` is scratch. */
+hsc_status hsc__normalize(const hsc__normalizer *normalizer, hsc__aligned *text, hsc__aligned *spare, hsc_error *err);
+
+#endif
