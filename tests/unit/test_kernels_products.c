@@ -1,6 +1,6 @@
 /*
- * The matrix kernels of the level in use (HEADSCOPE_ISA) against double precision, and the promise of the same bits: a row
- * alone or among many, columns cut anywhere, sums cut anywhere, and `few` against pack and gemm.
+ * The matrix kernels of the level in use (HEADSCOPE_ISA) against double precision, and the promise of the same bits: a
+ * row alone or among many, columns cut anywhere, sums cut anywhere, and `few` against pack and gemm.
  */
 #include "kernel_data.h"
 
@@ -142,8 +142,8 @@ static void check_gemm(const product *p, hsc__gemm_mode mode)
             }
             double sum = mode == HSC__GEMM_START ? 0 : p->y[at], size = fabs(sum);
             for (int k = 0; k < p->n_k; k++) {
-                double term = (double)p->x[(size_t)r * p->x_stride + (size_t)k] *
-                              p->panel[(size_t)k * p->panel_stride + c];
+                double term =
+                    (double)p->x[(size_t)r * p->x_stride + (size_t)k] * p->panel[(size_t)k * p->panel_stride + c];
                 sum += term;
                 size += fabs(term);
             }
@@ -286,8 +286,7 @@ static void test_few(void **state)
         for (int rows = 1; rows <= 30; rows++) {
             int n_in = (1 + random_below(70)) * (block == 1 ? 1 + random_below(10) : block);
             check_few(data_types[t], false, rows, 1 + random_below(90), n_in, (size_t)random_below(9));
-            if (block == 1)
-                check_few(data_types[t], true, rows, 1 + random_below(90), n_in, (size_t)random_below(9));
+            if (block == 1) check_few(data_types[t], true, rows, 1 + random_below(90), n_in, (size_t)random_below(9));
         }
         check_few(data_types[t], false, 70, 129, 576, 0);
         check_few(data_types[t], false, 1, 129, 3072, 0);
@@ -322,11 +321,9 @@ static void test_few_value(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dequantise),   cmocka_unit_test(test_halves),
-        cmocka_unit_test(test_pack),         cmocka_unit_test(test_pack_t),
-        cmocka_unit_test(test_gemm),         cmocka_unit_test(test_gemm_nothing),
-        cmocka_unit_test(test_gemm_same_bits), cmocka_unit_test(test_few),
-        cmocka_unit_test(test_few_value),
+        cmocka_unit_test(test_dequantise),     cmocka_unit_test(test_halves), cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_pack_t),         cmocka_unit_test(test_gemm),   cmocka_unit_test(test_gemm_nothing),
+        cmocka_unit_test(test_gemm_same_bits), cmocka_unit_test(test_few),    cmocka_unit_test(test_few_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

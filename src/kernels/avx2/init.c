@@ -1,7 +1,9 @@
-/* The avx2 level of the kernel table: entries that it has replace those of the level below. */
-#include "kernels/kernels.h"
+/* The avx2 level of the kernel table. */
+#include "kernels/simd/vec_avx2.h"
+
+#include "kernels/simd/init.h"
 
 void hsc__kernels_init_avx2(hsc__kernels *table)
 {
-    table->name = "avx2";
+    fill_table(table, "avx2", MR);
 }

@@ -1,4 +1,4 @@
-/* gemm in AVX-512. */
+/* gemm for AVX-512. */
 #include "kernels/simd/vec_avx512.h"
 
 #include "kernels/simd/gemm.h"

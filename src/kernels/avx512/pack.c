@@ -1,4 +1,4 @@
-/* pack in AVX-512. */
+/* pack and pack_t for AVX-512. */
 #include "kernels/simd/vec_avx512.h"
 
 #include "kernels/simd/pack.h"

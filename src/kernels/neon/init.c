@@ -1,7 +1,9 @@
-/* The neon level of the kernel table: entries that it has replace those of the level below. */
-#include "kernels/kernels.h"
+/* The neon level of the kernel table. */
+#include "kernels/simd/vec_neon.h"
+
+#include "kernels/simd/init.h"
 
 void hsc__kernels_init_neon(hsc__kernels *table)
 {
-    table->name = "neon";
+    fill_table(table, "neon", MR);
 }

@@ -1,7 +1,8 @@
 /*
  * few and few_t: products of a few rows straight from the mapped weights, which are read once for all rows. A strip of
- * weights is unpacked into a piece of panel that stays in the first-level cache and is multiplied at once; sums go on from
- * strip to strip inside a chunk of HSC__K_CHUNK, and chunk sums are added in order: the same bits as pack and gemm.
+ * weights is unpacked into a piece of panel that stays in the first-level cache and is multiplied at once; sums go on
+ * from strip to strip inside a chunk of HSC__K_CHUNK, and chunk sums are added in order: the same bits as pack and
+ * gemm.
  */
 #ifndef HSC_KERNELS_SIMD_FEW_H
 #define HSC_KERNELS_SIMD_FEW_H
@@ -46,8 +47,8 @@ static void multiply(const weights *w, int n_out, int64_t n_in, const float *x, 
             for (int k = 0; k < n_k; k += STRIP) {
                 int n = n_k - k < STRIP ? n_k - k : STRIP;
                 unpack(w, o, cols, k0 + k, n, panel);
-                KERNEL(gemm)(k ? HSC__GEMM_CONTINUE : HSC__GEMM_START, n_rows, NR, n, x + k0 + k, x_stride, panel, NR,
-                             sum, NR);
+                KERNEL(gemm)
+                (k ? HSC__GEMM_CONTINUE : HSC__GEMM_START, n_rows, NR, n, x + k0 + k, x_stride, panel, NR, sum, NR);
             }
             add_chunk(k0 == 0, sum, n_rows, cols, y + o, y_stride);
         }

@@ -1,11 +1,14 @@
 /*
- * gemm: y = x * panel by register tiles of MR rows and NV vectors of columns. Each output is one lane of one accumulator
- * that takes its products in rising k, so its bits depend on neither the tile's size nor its place in it.
+ * gemm: y = x * panel by register tiles of MR rows and NV vectors of columns. Each output is one lane of one
+ * accumulator that takes its products in rising k, so its bits depend on neither the tile's size nor its place in it.
  */
 #ifndef HSC_KERNELS_SIMD_GEMM_H
 #define HSC_KERNELS_SIMD_GEMM_H
 
 #include <assert.h>
+
+/* Values of a row in a cache line: as often the rows of the next tile are fetched, which no prefetcher foresees. */
+enum { FETCH_STEP = 16 };
 
 /* One tile: rows x vecs is constant after inlining; `tail` says which lanes of the last vector exist when is_cut. */
 INLINE void tile(const int rows, const int vecs, const bool is_cut, hsc__gemm_mode mode, int n_k, const float *x,
@@ -25,21 +28,25 @@ INLINE void tile(const int rows, const int vecs, const bool is_cut, hsc__gemm_mo
     const float *base[(MR + 2) / 3];
     UNROLL
     for (int i = 0; i < (rows + 2) / 3; i++) base[i] = x + (size_t)(3 * i) * x_stride;
-    for (int k = 0; k < n_k; k++) {
-        vf w[NV];
+    for (int k = 0; k < n_k; k += FETCH_STEP) {
         UNROLL
-        for (int v = 0; v < vecs; v++) {
-            w[v] = is_cut && v == vecs - 1 ? vf_load_part(panel + v * VL, tail) : vf_load(panel + v * VL);
-        }
-        UNROLL
-        for (int r = 0; r < rows; r++) {
-            vf a = vf_set1(base[r / 3][(size_t)(r % 3) * x_stride]);
+        for (int r = 0; r < rows; r++) fetch_far(base[r / 3] + (size_t)(rows + r % 3) * x_stride);
+        for (int left = n_k - k < FETCH_STEP ? n_k - k : FETCH_STEP; left > 0; left--) {
+            vf w[NV];
             UNROLL
-            for (int v = 0; v < vecs; v++) sum[r][v] = vf_fma(a, w[v], sum[r][v]);
+            for (int v = 0; v < vecs; v++) {
+                w[v] = is_cut && v == vecs - 1 ? vf_load_part(panel + v * VL, tail) : vf_load(panel + v * VL);
+            }
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                vf a = vf_set1(base[r / 3][(size_t)(r % 3) * x_stride]);
+                UNROLL
+                for (int v = 0; v < vecs; v++) sum[r][v] = vf_fma(a, w[v], sum[r][v]);
+            }
+            UNROLL
+            for (int i = 0; i < (rows + 2) / 3; i++) base[i]++;
+            panel += panel_stride;
         }
-        UNROLL
-        for (int i = 0; i < (rows + 2) / 3; i++) base[i]++;
-        panel += panel_stride;
     }
     UNROLL
     for (int r = 0; r < rows; r++) {
@@ -71,7 +78,10 @@ typedef void (*tile_fn)(hsc__gemm_mode mode, int n_k, const float *x, size_t x_s
     TILE(tile_##rows##_whole, rows, NV, false)                                                                         \
     TILE(tile_##rows##_cut, rows, NV, true)                                                                            \
     TILE(tile_##rows##_one, rows, 1, true)
-#define TILE_ROW(rows) {tile_##rows##_whole, tile_##rows##_cut, tile_##rows##_one}
+#define TILE_ROW(rows)                                                                                                 \
+    {                                                                                                                  \
+        tile_##rows##_whole, tile_##rows##_cut, tile_##rows##_one                                                      \
+    }
 
 static_assert(NV == 2, "the three kinds of tile know of two vectors");
 TILES(1)
@@ -90,16 +100,20 @@ TILES(12)
 #endif
 
 static const tile_fn tiles[MR][3] = {
-    TILE_ROW(1), TILE_ROW(2), TILE_ROW(3), TILE_ROW(4), TILE_ROW(5), TILE_ROW(6),
+    TILE_ROW(1), TILE_ROW(2), TILE_ROW(3), TILE_ROW(4),  TILE_ROW(5),  TILE_ROW(6),
 #if TILE_ROWS > 6
     TILE_ROW(7), TILE_ROW(8), TILE_ROW(9), TILE_ROW(10), TILE_ROW(11), TILE_ROW(12),
 #endif
 };
 
+/* Rows this many floats apart, or a multiple, lie in the same few sets of the first-level cache: of such rows a tile
+ * takes fewer, or they would push each other out. */
+enum { CLASH = 1024, CLASH_ROWS = 6 };
+
 void KERNEL(gemm)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
                   const float *panel, size_t panel_stride, float *y, size_t y_stride)
 {
-    int blocks = (n_rows + MR - 1) / MR;
+    int most = x_stride % CLASH == 0 ? CLASH_ROWS : MR, blocks = (n_rows + most - 1) / most;
     for (int c = 0; c < n_cols; c += NR) {
         int n = n_cols - c < NR ? n_cols - c : NR, kind = n == NR ? 0 : n > VL ? 1 : 2;
         vpart tail = part(n > VL ? n - VL : n);

@@ -53,10 +53,10 @@ INLINE void vf_store_part(float *p, vf a, vpart lanes)
     _mm512_mask_storeu_ps(p, lanes, a);
 }
 
-/* Lanes outside the part become 0. */
-INLINE vf vf_keep(vf a, vpart lanes)
+/* Lanes outside the part are taken from `others`. */
+INLINE vf vf_fill(vf a, vpart lanes, vf others)
 {
-    return _mm512_maskz_mov_ps(lanes, a);
+    return _mm512_mask_blend_ps(lanes, others, a);
 }
 
 INLINE vf vf_add(vf a, vf b)
@@ -123,11 +123,6 @@ INLINE vf vf_where_less(vf x, vf limit, vf a, vf b)
 INLINE vi vi_set1(int a)
 {
     return _mm512_set1_epi32(a);
-}
-
-INLINE vi vi_load(const void *p)
-{
-    return _mm512_loadu_si512(p);
 }
 
 INLINE vi vi_add(vi a, vi b)
@@ -208,12 +203,6 @@ INLINE vf vf_load_f64(const void *p)
     return vf_load_f64_part(p, (vpart)0xFFFF);
 }
 
-/* Signed bytes. */
-INLINE vf vf_load_i8(const void *p)
-{
-    return vf_from_int(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));
-}
-
 /* Sums and maxima over the lanes, by halves: one fixed tree. */
 INLINE float vf_sum(vf a)
 {
@@ -276,23 +265,20 @@ INLINE void vi_gather4(const unsigned char *const rows[VL], size_t offset, vi ou
 /* Lane i = the 32-bit (16-bit, zero-extended) word at rows[i] + offset. */
 INLINE vi vi_gather32(const unsigned char *const rows[VL], size_t offset)
 {
-    unsigned words[VL];
+    int w[VL];
     UNROLL
-    for (int i = 0; i < VL; i++) memcpy(&words[i], rows[i] + offset, sizeof words[i]);
-    return _mm512_set_epi32((int)words[15], (int)words[14], (int)words[13], (int)words[12], (int)words[11],
-                            (int)words[10], (int)words[9], (int)words[8], (int)words[7], (int)words[6], (int)words[5],
-                            (int)words[4], (int)words[3], (int)words[2], (int)words[1], (int)words[0]);
+    for (int i = 0; i < VL; i++) memcpy(&w[i], rows[i] + offset, sizeof w[i]);
+    return _mm512_setr_epi32(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10], w[11], w[12], w[13],
+                             w[14], w[15]);
 }
 
 INLINE vi vi_gather16(const unsigned char *const rows[VL], size_t offset)
 {
-    unsigned short words[VL];
+    short w[VL];
     UNROLL
-    for (int i = 0; i < VL; i++) memcpy(&words[i], rows[i] + offset, sizeof words[i]);
-    return _mm512_cvtepu16_epi32(_mm256_set_epi16(
-        (short)words[15], (short)words[14], (short)words[13], (short)words[12], (short)words[11], (short)words[10],
-        (short)words[9], (short)words[8], (short)words[7], (short)words[6], (short)words[5], (short)words[4],
-        (short)words[3], (short)words[2], (short)words[1], (short)words[0]));
+    for (int i = 0; i < VL; i++) memcpy(&w[i], rows[i] + offset, sizeof w[i]);
+    return _mm512_cvtepu16_epi32(_mm256_setr_epi16(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7], w[8], w[9], w[10],
+                                                   w[11], w[12], w[13], w[14], w[15]));
 }
 
 /* Even and odd lanes of the 2 VL floats a, b: (a0 a2 .. b0 b2 ..) and (a1 a3 .. b1 b3 ..); and back. */

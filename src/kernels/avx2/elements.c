@@ -1,0 +1,4 @@
+/* Element-wise kernels for AVX2. */
+#include "kernels/simd/vec_avx2.h"
+
+#include "kernels/simd/elements.h"

@@ -1,0 +1,4 @@
+/* gemm for AVX2. */
+#include "kernels/simd/vec_avx2.h"
+
+#include "kernels/simd/gemm.h"

@@ -1,0 +1,4 @@
+/* pack and pack_t for AVX2. */
+#include "kernels/simd/vec_avx2.h"
+
+#include "kernels/simd/pack.h"

@@ -1,0 +1,4 @@
+/* softmax and the norms for AVX2. */
+#include "kernels/simd/vec_avx2.h"
+
+#include "kernels/simd/rows.h"

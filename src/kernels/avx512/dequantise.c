@@ -1,0 +1,4 @@
+/* dequantise for AVX-512. */
+#include "kernels/simd/vec_avx512.h"
+
+#include "kernels/simd/dequantise.h"

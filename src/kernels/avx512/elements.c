@@ -1,0 +1,4 @@
+/* Element-wise kernels for AVX-512. */
+#include "kernels/simd/vec_avx512.h"
+
+#include "kernels/simd/elements.h"

@@ -1,0 +1,4 @@
+/* softmax and the norms for AVX-512. */
+#include "kernels/simd/vec_avx512.h"
+
+#include "kernels/simd/rows.h"

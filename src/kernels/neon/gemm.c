@@ -1,0 +1,4 @@
+/* gemm for NEON. */
+#include "kernels/simd/vec_neon.h"
+
+#include "kernels/simd/gemm.h"
