@@ -1,4 +1,4 @@
-/* The one door to threads. OpenMP stands behind it; nothing else in the project names OpenMP. */
+/* The one door to threads: a parallel loop. How it is done is parallel.c's affair. */
 #ifndef HSC_BASE_PARALLEL_H
 #define HSC_BASE_PARALLEL_H
 

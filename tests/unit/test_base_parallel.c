@@ -1,10 +1,13 @@
 /* parallel-for: each task runs once, workers stay in range, one at a time each. */
 #include "base/parallel.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -79,6 +82,94 @@ static void test_default_threads(void **state)
     assert_true(n >= 1 && n <= 4096);
 }
 
+static void add_one(void *context, size_t task, int worker)
+{
+    int *sums = context; /* [MAX_WORKERS], a place a worker: a race between loops would lose some */
+    (void)task;
+    sums[worker]++;
+}
+
+static int add_in_loops(int n_loops)
+{
+    int sums[MAX_WORKERS] = {0}, sum = 0, expected = 0;
+    for (int i = 0; i < n_loops; i++) {
+        int threads = 1 + i % 5, tasks = i % 11;
+        hsc__parallel_for(threads, (size_t)tasks, add_one, sums);
+        expected += tasks;
+    }
+    for (int i = 0; i < MAX_WORKERS; i++) sum += sums[i];
+    return sum - expected;
+}
+
+/* Many short loops of changing width, one right after the other. */
+static void test_many_loops(void **state)
+{
+    (void)state;
+    assert_int_equal(add_in_loops(20000), 0);
+}
+
+static void *loops_of_a_thread(void *result)
+{
+    *(int *)result = add_in_loops(3000);
+    return NULL;
+}
+
+/* Threads of the host run loops at once, each with its own team, and end. */
+static void test_two_callers(void **state)
+{
+    (void)state;
+    pthread_t threads[3];
+    int differences[3] = {1, 1, 1};
+    for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, loops_of_a_thread, &differences[i]), 0);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(differences[i], 0);
+    }
+}
+
+static void inner_loop(void *context, size_t task, int worker)
+{
+    int *counts = context;
+    int sums[MAX_WORKERS] = {0};
+    (void)worker;
+    hsc__parallel_for(3, 7, add_one, sums);
+    counts[task] = 0;
+    for (int i = 0; i < MAX_WORKERS; i++) counts[task] += sums[i];
+}
+
+static void test_loop_in_loop(void **state)
+{
+    (void)state;
+    int counts[20] = {0};
+    hsc__parallel_for(4, 20, inner_loop, counts);
+    for (int i = 0; i < 20; i++) assert_int_equal(counts[i], 7);
+}
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define WITH_TSAN 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define WITH_TSAN 1
+#endif
+
+/* A child of fork has none of the parent's threads and must not wait for them. */
+static void test_after_fork(void **state)
+{
+    (void)state;
+#ifdef WITH_TSAN
+    skip(); /* the sanitizer itself does not allow threads after a fork */
+#endif
+    assert_int_equal(add_in_loops(50), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) _exit(add_in_loops(50) == 0 ? 0 : 1);
+    int status = 1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -86,6 +177,10 @@ int main(void)
         cmocka_unit_test(test_no_threads_means_one),
         cmocka_unit_test(test_one_thread_goes_in_order),
         cmocka_unit_test(test_default_threads),
+        cmocka_unit_test(test_many_loops),
+        cmocka_unit_test(test_two_callers),
+        cmocka_unit_test(test_loop_in_loop),
+        cmocka_unit_test(test_after_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
