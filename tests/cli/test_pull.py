@@ -191,6 +191,26 @@ class Choice(PullTest):
         self.bad("org/other", says=["no config.json"])
 
 
+class Use(PullTest):
+    DATA = Path(os.environ.get("HEADSCOPE_TEST_DATA", "")) / "models" / "tinystories-656k"
+
+    @unittest.skipUnless(DATA.is_dir(), "tinystories-656k is not in HEADSCOPE_TEST_DATA")
+    def test_a_pulled_model_opens_by_its_names(self):
+        def info(name):
+            return subprocess.run([PROGRAM, "info", "-m", name], env=self.environment(), capture_output=True, text=True,
+                                  timeout=60)
+        before = info("gpt2")
+        self.assertEqual(before.returncode, 1)
+        self.assertIn("headscope pull gpt2", before.stderr)
+        files = {p.name: p.read_bytes() for p in self.DATA.iterdir()}
+        self.hub.repos["openai-community/gpt2"] = Repo(files, lfs=["model.safetensors"])
+        self.good("openai-community/gpt2")
+        for name in ("gpt2", "openai-community/gpt2"):
+            after = info(name)
+            self.assertEqual(after.returncode, 0, after.stderr)
+            self.assertIn("2048", after.stdout)  # its vocabulary
+
+
 class Faults(PullTest):
     def partial(self):
         return self.cache / "models--org--tiny" / "blobs" / (sha256(WEIGHTS) + ".incomplete")

@@ -15,10 +15,20 @@ static const char some_commit[] = "0123456789abcdef0123456789abcdef01234567";
 
 static inline void clear_environment(void)
 {
-    static const char *const names[] = {"HF_HOME",        "HF_HUB_CACHE",         "HUGGINGFACE_HUB_CACHE",
-                                        "XDG_CACHE_HOME", "HF_ENDPOINT",          "HF_TOKEN",
-                                        "HF_TOKEN_PATH",  "HF_HUB_OFFLINE",       "HUGGING_FACE_HUB_TOKEN",
-                                        "http_proxy",     "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_IMPLICIT_TOKEN"};
+    static const char *const names[] = {"HF_HOME",
+                                        "HF_HUB_CACHE",
+                                        "HUGGINGFACE_HUB_CACHE",
+                                        "XDG_CACHE_HOME",
+                                        "HF_ENDPOINT",
+                                        "HF_TOKEN",
+                                        "HF_TOKEN_PATH",
+                                        "HF_HUB_OFFLINE",
+                                        "HUGGING_FACE_HUB_TOKEN",
+                                        "http_proxy",
+                                        "all_proxy",
+                                        "ALL_PROXY",
+                                        "TRANSFORMERS_OFFLINE",
+                                        "HF_HUB_DISABLE_IMPLICIT_TOKEN"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
     setenv("HOME", scratch_dir, 1);
 }
