@@ -1,7 +1,8 @@
-# System packages. The core needs PCRE2, utf8proc, jansson and OpenMP; the program Cairo, Pango, libcurl and libcrypto
-# besides.
+# System packages. The core needs PCRE2, utf8proc, jansson and POSIX threads; the program Cairo, Pango, libcurl and
+# libcrypto besides.
 find_package(PkgConfig REQUIRED)
-find_package(OpenMP REQUIRED COMPONENTS C)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)

@@ -37,7 +37,7 @@ function(headscope_objects out)
     set(${out} ${objects} PARENT_SCOPE)
 endfunction()
 
-headscope_folder(base LINK PkgConfig::UTF8PROC OpenMP::OpenMP_C m)
+headscope_folder(base LINK PkgConfig::UTF8PROC Threads::Threads m)
 headscope_folder(kernels LINK hsc_base)
 headscope_folder(tensor LINK hsc_kernels)
 headscope_folder(formats LINK hsc_base PkgConfig::JANSSON)
@@ -55,7 +55,7 @@ set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS
     "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-mprefer-vector-width=512")
 
 headscope_objects(core_objects base kernels tensor formats tokenizer model inspect)
-set(core_links PkgConfig::UTF8PROC PkgConfig::JANSSON PkgConfig::PCRE2 OpenMP::OpenMP_C m)
+set(core_links PkgConfig::UTF8PROC PkgConfig::JANSSON PkgConfig::PCRE2 Threads::Threads m)
 
 add_library(headscope_static STATIC ${core_objects})
 set_target_properties(headscope_static PROPERTIES OUTPUT_NAME headscope)
