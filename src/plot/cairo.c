@@ -1,5 +1,5 @@
 /* Draws a picture with Cairo and Pango: PNG at two pixels a unit, PDF at one point a unit with text that can be
- * searched. Writes go through a callback, so that every failed one is seen. */
+ * searched. The file is made in memory, so that a full disk is met in one place (plot.c). */
 #include "plot/picture.h"
 
 #include <cairo-pdf.h>
@@ -7,19 +7,6 @@
 #include <pango/pangocairo.h>
 
 enum { PIXELS_A_UNIT = 2 };
-
-/* Text is plain, never markup. A label's direction is that of its first letter, as a reader of its script expects. */
-void hsc__set_layout(PangoLayout *layout, const char *text, double size, bool bold)
-{
-    PangoFontDescription *font = pango_font_description_new();
-    pango_font_description_set_family_static(font, "Sans");
-    pango_font_description_set_absolute_size(font, size * PANGO_SCALE);
-    if (bold) pango_font_description_set_weight(font, PANGO_WEIGHT_BOLD);
-    pango_layout_set_font_description(layout, font);
-    pango_font_description_free(font);
-    pango_layout_set_single_paragraph_mode(layout, TRUE);
-    pango_layout_set_text(layout, text, -1);
-}
 
 static void set_colour(cairo_t *cr, uint32_t colour)
 {
@@ -47,19 +34,19 @@ static void draw_ramp(cairo_t *cr, const hsc__item *item)
     cairo_pattern_destroy(ramp);
 }
 
-static void draw_text(cairo_t *cr, PangoLayout *layout, const hsc__item *item)
+static void draw_text(cairo_t *cr, const hsc__picture *picture, const hsc__item *item)
 {
     int width;
     const hsc__text_style *style = &item->style;
-    hsc__set_layout(layout, item->text, style->size, style->bold);
-    pango_layout_get_size(layout, &width, NULL);
+    hsc__picture_set(picture, item->text, style->size, style->bold);
+    pango_layout_get_size(picture->pango, &width, NULL);
     double shift = style->anchor == HSC__ANCHOR_START ? 0 : style->anchor == HSC__ANCHOR_MIDDLE ? 0.5 : 1;
     cairo_save(cr);
     set_colour(cr, style->colour);
     cairo_translate(cr, item->x, item->y);
     if (style->upright) cairo_rotate(cr, -M_PI / 2);
     cairo_move_to(cr, -shift * width / PANGO_SCALE, 0);
-    pango_cairo_show_layout_line(cr, pango_layout_get_line_readonly(layout, 0));
+    pango_cairo_show_layout_line(cr, pango_layout_get_line_readonly(picture->pango, 0));
     cairo_restore(cr);
 }
 
@@ -97,76 +84,52 @@ static void draw_cells(cairo_t *cr, const hsc__item *item)
 static cairo_status_t draw(cairo_surface_t *surface, const hsc__picture *picture)
 {
     cairo_t *cr = cairo_create(surface);
-    PangoLayout *layout = pango_cairo_create_layout(cr);
-    cairo_font_options_t *options = cairo_font_options_create();
-    cairo_font_options_set_hint_style(options, CAIRO_HINT_STYLE_NONE);
-    cairo_font_options_set_hint_metrics(options, CAIRO_HINT_METRICS_OFF);
-    cairo_font_options_set_antialias(options, CAIRO_ANTIALIAS_GRAY);
-    pango_cairo_context_set_font_options(pango_layout_get_context(layout), options);
-    cairo_font_options_destroy(options);
+    pango_cairo_update_layout(cr, picture->pango);
     draw_rect(cr, 0, 0, picture->width, picture->height, HSC__WHITE);
     for (size_t i = 0; i < picture->n_items; i++) {
         const hsc__item *item = &picture->items[i];
         switch (item->kind) {
         case HSC__ITEM_RECT: draw_rect(cr, item->x, item->y, item->width, item->height, item->colour); break;
-        case HSC__ITEM_TEXT: draw_text(cr, layout, item); break;
+        case HSC__ITEM_TEXT: draw_text(cr, picture, item); break;
         case HSC__ITEM_RAMP: draw_ramp(cr, item); break;
         case HSC__ITEM_CELLS: draw_cells(cr, item); break;
         }
     }
-    g_object_unref(layout);
     cairo_status_t status = cairo_status(cr);
     cairo_destroy(cr);
     return status;
 }
 
-static hsc_status fail_cairo(cairo_status_t status, const char *path, hsc_error *err)
+/* Fails where Cairo did, or where `out` found no memory. */
+static hsc_status check(cairo_status_t status, const hsc__string *out, hsc_error *err)
 {
-    if (status == CAIRO_STATUS_SUCCESS) return HSC_OK;
-    hsc_status code = status == CAIRO_STATUS_NO_MEMORY ? HSC_ENOMEM : HSC_EIO;
-    return hsc__fail(err, code, 0, "%s: cannot draw: %s", path, cairo_status_to_string(status));
+    if (out->failed || status == CAIRO_STATUS_NO_MEMORY) return hsc__fail_memory(err, out->n, "the picture");
+    HSC_FAIL_IF(status != CAIRO_STATUS_SUCCESS, HSC_EINVAL, "cannot draw the picture: %s",
+                cairo_status_to_string(status));
+    return HSC_OK;
 }
 
-static cairo_status_t write_stream(void *stream, const unsigned char *bytes, unsigned n)
+/* Never tells Cairo of a failure, since its PDF writer then loses memory; the string remembers it. */
+static cairo_status_t append(void *out, const unsigned char *bytes, unsigned n)
 {
-    return fwrite(bytes, 1, n, stream) == n ? CAIRO_STATUS_SUCCESS : CAIRO_STATUS_WRITE_ERROR;
+    hsc__string_add(out, (const char *)bytes, n);
+    return CAIRO_STATUS_SUCCESS;
 }
 
-/* A failed write is left to the commit of the stream, which knows the system's reason. */
-static hsc_status finish(cairo_surface_t *surface, cairo_status_t status, FILE *stream, const char *path,
-                         hsc_error *err)
+/* Appends an image as a PNG, if all went well so far, and lets it go. */
+static hsc_status finish_png(cairo_surface_t *image, cairo_status_t status, hsc__string *out, hsc_error *err)
 {
-    cairo_surface_destroy(surface);
-    if (ferror(stream)) return HSC_OK;
-    return fail_cairo(status, path, err);
+    if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_write_to_png_stream(image, append, out);
+    cairo_surface_destroy(image);
+    return check(status, out, err);
 }
 
-hsc_status hsc__draw_png(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err)
+hsc_status hsc__draw_png(const hsc__picture *picture, hsc__string *out, hsc_error *err)
 {
-    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)picture->width * PIXELS_A_UNIT,
-                                                          (int)picture->height * PIXELS_A_UNIT);
-    cairo_surface_set_device_scale(surface, PIXELS_A_UNIT, PIXELS_A_UNIT);
-    cairo_status_t status = draw(surface, picture);
-    if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_write_to_png_stream(surface, write_stream, stream);
-    return finish(surface, status, stream, path, err);
-}
-
-hsc_status hsc__draw_pdf(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err)
-{
-    cairo_surface_t *surface =
-        cairo_pdf_surface_create_for_stream(write_stream, stream, picture->width, picture->height);
-    if (*picture->title) cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_TITLE, picture->title);
-    cairo_pdf_surface_set_metadata(surface, CAIRO_PDF_METADATA_CREATOR, "headscope");
-    cairo_status_t status = draw(surface, picture);
-    cairo_surface_finish(surface);
-    if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_status(surface);
-    return finish(surface, status, stream, path, err);
-}
-
-static cairo_status_t write_string(void *string, const unsigned char *bytes, unsigned n)
-{
-    hsc__string_add(string, (const char *)bytes, n);
-    return ((hsc__string *)string)->failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
+    cairo_surface_t *image = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)picture->width * PIXELS_A_UNIT,
+                                                        (int)picture->height * PIXELS_A_UNIT);
+    cairo_surface_set_device_scale(image, PIXELS_A_UNIT, PIXELS_A_UNIT);
+    return finish_png(image, draw(image, picture), out, err);
 }
 
 hsc_status hsc__cells_png(const hsc__item *item, hsc__string *out, hsc_error *err)
@@ -179,7 +142,17 @@ hsc_status hsc__cells_png(const hsc__item *item, hsc__string *out, hsc_error *er
     draw_cells(cr, item);
     cairo_status_t status = cairo_status(cr);
     cairo_destroy(cr);
-    if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_write_to_png_stream(image, write_string, out);
-    cairo_surface_destroy(image);
-    return fail_cairo(status, "the cells", err);
+    return finish_png(image, status, out, err);
+}
+
+hsc_status hsc__draw_pdf(const hsc__picture *picture, hsc__string *out, hsc_error *err)
+{
+    cairo_surface_t *page = cairo_pdf_surface_create_for_stream(append, out, picture->width, picture->height);
+    if (*picture->title) cairo_pdf_surface_set_metadata(page, CAIRO_PDF_METADATA_TITLE, picture->title);
+    cairo_pdf_surface_set_metadata(page, CAIRO_PDF_METADATA_CREATOR, "headscope");
+    cairo_status_t status = draw(page, picture);
+    cairo_surface_finish(page);
+    if (status == CAIRO_STATUS_SUCCESS) status = cairo_surface_status(page);
+    cairo_surface_destroy(page);
+    return check(status, out, err);
 }

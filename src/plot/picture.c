@@ -8,10 +8,18 @@
 hsc_status hsc__picture_init(hsc__picture *picture, hsc_error *err)
 {
     *picture = (hsc__picture){.title = ""};
-    PangoContext *context = pango_font_map_create_context(pango_cairo_font_map_get_default());
-    picture->pango = context ? pango_layout_new(context) : NULL;
-    if (context) g_object_unref(context);
-    if (!picture->pango) return hsc__fail_memory(err, sizeof *picture, "the layout of text");
+    PangoFontMap *fonts = pango_cairo_font_map_new(); /* its own, since the default one is never freed */
+    if (!fonts) return hsc__fail(err, HSC_EUNSUPPORTED, 0, "this Cairo cannot draw text");
+    PangoContext *context = pango_font_map_create_context(fonts);
+    cairo_font_options_t *options = cairo_font_options_create();
+    cairo_font_options_set_hint_style(options, CAIRO_HINT_STYLE_NONE); /* so that widths grow with the size alone */
+    cairo_font_options_set_hint_metrics(options, CAIRO_HINT_METRICS_OFF);
+    cairo_font_options_set_antialias(options, CAIRO_ANTIALIAS_GRAY);
+    pango_cairo_context_set_font_options(context, options);
+    cairo_font_options_destroy(options);
+    picture->pango = pango_layout_new(context);
+    g_object_unref(context);
+    g_object_unref(fonts);
     return HSC_OK;
 }
 
@@ -42,10 +50,23 @@ const char *hsc__picture_label(hsc__picture *picture, const char *bytes, size_t 
     return copy ? copy : "";
 }
 
+void hsc__picture_set(const hsc__picture *picture, const char *text, double size, bool bold)
+{
+    PangoLayout *layout = picture->pango;
+    PangoFontDescription *font = pango_font_description_new();
+    pango_font_description_set_family_static(font, "Sans");
+    pango_font_description_set_absolute_size(font, size * PANGO_SCALE);
+    if (bold) pango_font_description_set_weight(font, PANGO_WEIGHT_BOLD);
+    pango_layout_set_font_description(layout, font);
+    pango_font_description_free(font);
+    pango_layout_set_single_paragraph_mode(layout, TRUE);
+    pango_layout_set_text(layout, text, -1);
+}
+
 double hsc__picture_measure(const hsc__picture *picture, const char *text, double size, bool bold)
 {
     int width;
-    hsc__set_layout(picture->pango, text, size, bold);
+    hsc__picture_set(picture, text, size, bold);
     pango_layout_get_size(picture->pango, &width, NULL);
     return (double)width / PANGO_SCALE;
 }

@@ -7,8 +7,6 @@
 #include "plot/plot.h"
 #include "plot/ramp.h"
 
-#include <stdio.h>
-
 typedef enum { HSC__ANCHOR_START, HSC__ANCHOR_MIDDLE, HSC__ANCHOR_END } hsc__anchor;
 
 typedef struct hsc__text_style {
@@ -45,9 +43,9 @@ typedef struct hsc__picture {
     const char *title;    /* for the file's own record of it; may be empty */
     hsc__item *items;
     size_t n_items, capacity;
-    hsc__arena arena;           /* texts and cells */
-    struct _PangoLayout *pango; /* measures text */
-    bool failed;                /* memory ran out: checked by everything that adds, and once at the end by the maker */
+    hsc__arena arena; /* texts and cells */
+    void *pango;      /* the PangoLayout that sets texts */
+    bool failed;      /* memory ran out: checked by everything that adds, and once at the end by the maker */
 } hsc__picture;
 
 hsc_status hsc__picture_init(hsc__picture *picture, hsc_error *err);
@@ -71,9 +69,9 @@ const char *hsc__picture_label(hsc__picture *picture, const char *bytes, size_t 
 /* Check that a map can be drawn at all (plot.c). */
 hsc_status hsc__heatmap_check(const hsc__heatmap *map, int most, hsc_error *err);
 
-/* Font, size and text of a layout (cairo.c); what measures and what draws share it, so that they agree. */
-struct _PangoLayout;
-void hsc__set_layout(struct _PangoLayout *layout, const char *text, double size, bool bold);
+/* Puts a text into the picture's Pango layout; measuring and drawing share it, so that they agree. The text is plain,
+ * never markup; its direction is that of its first letter, as a reader of its script expects. */
+void hsc__picture_set(const hsc__picture *picture, const char *text, double size, bool bold);
 
 /* The width of a text in units, as Pango would set it. */
 double hsc__picture_measure(const hsc__picture *picture, const char *text, double size, bool bold);
@@ -100,10 +98,10 @@ void hsc__axis_cols(hsc__picture *picture, double x, double y, const char *const
 enum { HSC__MARGIN = 24 };
 enum { HSC__INK = 0x1f2328, HSC__GREY = 0x57606a, HSC__WHITE = 0xffffff };
 
-/* Back ends. They write to the stream and leave its errors to the commit. */
-hsc_status hsc__draw_png(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err);
-hsc_status hsc__draw_pdf(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err);
-hsc_status hsc__draw_svg(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err);
+/* Back ends: each appends the whole file. */
+hsc_status hsc__draw_png(const hsc__picture *picture, hsc__string *out, hsc_error *err);
+hsc_status hsc__draw_pdf(const hsc__picture *picture, hsc__string *out, hsc_error *err);
+hsc_status hsc__draw_svg(const hsc__picture *picture, hsc__string *out, hsc_error *err);
 /* Appends cells as a PNG of two pixels a unit, for an image inside an SVG. */
 hsc_status hsc__cells_png(const hsc__item *item, hsc__string *out, hsc_error *err);
 

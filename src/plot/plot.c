@@ -4,10 +4,11 @@
 #include "base/file.h"
 #include "plot/picture.h"
 
+#include <errno.h>
 #include <string.h>
 #include <strings.h>
 
-typedef hsc_status (*draw_fn)(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err);
+typedef hsc_status (*draw_fn)(const hsc__picture *picture, hsc__string *out, hsc_error *err);
 
 static hsc_status find_format(draw_fn *out, const char *path, hsc_error *err)
 {
@@ -47,16 +48,26 @@ hsc_status hsc__heatmap_check(const hsc__heatmap *map, int most, hsc_error *err)
     return check_labels("columns", map->col_labels, map->n_col_labels, map->n_cols, "columns", err);
 }
 
-static hsc_status write_picture(const hsc__picture *picture, draw_fn draw, const char *path, hsc_error *err)
+static hsc_status write_file(const char *path, const hsc__string *bytes, hsc_error *err)
 {
     hsc__output output;
     HSC_TRY(hsc__output_open(&output, path, err));
-    hsc_status status = draw(picture, output.stream, path, err);
-    if (status != HSC_OK) {
+    if (fwrite(bytes->data, 1, bytes->n, output.stream) != bytes->n) {
+        hsc_status status = hsc__fail(err, HSC_EIO, 0, "%s: cannot write: %s", path, strerror(errno));
         hsc__output_abort(&output);
         return status;
     }
     return hsc__output_commit(&output, err);
+}
+
+static hsc_status write_picture(const hsc__picture *picture, draw_fn draw, const char *path, hsc_error *err)
+{
+    hsc__string bytes = {0};
+    hsc_status status = draw(picture, &bytes, err);
+    if (status == HSC_OK) status = write_file(path, &bytes, err);
+    else hsc__fail_prefix(err, status, "%s", path);
+    hsc__string_free(&bytes);
+    return status;
 }
 
 hsc_status hsc__plot_heatmap(const char *path, const hsc__heatmap *map, hsc_error *err)

@@ -162,23 +162,18 @@ static void add_head(hsc__string *out, const hsc__picture *picture)
     hsc__string_text(out, "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n");
 }
 
-hsc_status hsc__draw_svg(const hsc__picture *picture, FILE *stream, const char *path, hsc_error *err)
+hsc_status hsc__draw_svg(const hsc__picture *picture, hsc__string *out, hsc_error *err)
 {
-    hsc__string out = {0};
-    hsc_status status = HSC_OK;
-    add_head(&out, picture);
-    for (size_t i = 0; i < picture->n_items && status == HSC_OK; i++) {
+    add_head(out, picture);
+    for (size_t i = 0; i < picture->n_items; i++) {
         const hsc__item *item = &picture->items[i];
         switch (item->kind) {
-        case HSC__ITEM_RECT: add_rect(&out, item); break;
-        case HSC__ITEM_TEXT: add_text(&out, item); break;
-        case HSC__ITEM_RAMP: add_ramp(&out, item); break;
-        case HSC__ITEM_CELLS: status = add_cells(&out, item, err); break;
+        case HSC__ITEM_RECT: add_rect(out, item); break;
+        case HSC__ITEM_TEXT: add_text(out, item); break;
+        case HSC__ITEM_RAMP: add_ramp(out, item); break;
+        case HSC__ITEM_CELLS: HSC_TRY(add_cells(out, item, err)); break;
         }
     }
-    hsc__string_text(&out, "</svg>\n");
-    if (status == HSC_OK && out.failed) status = hsc__fail_memory(err, out.n, path);
-    if (status == HSC_OK) fwrite(out.data, 1, out.n, stream); /* a failed write is seen at the commit */
-    hsc__string_free(&out);
-    return status;
+    hsc__string_text(out, "</svg>\n");
+    return out->failed ? hsc__fail_memory(err, out->n, "the picture") : HSC_OK;
 }
