@@ -8,6 +8,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 enum { MAX_LEVELS = 4 };
 
@@ -36,13 +39,22 @@ static void add_level(void (*init)(hsc__kernels *))
     state.n_levels++;
 }
 
+#if defined(__x86_64__)
+/* Conversions of halves. Asked of the processor itself: not every compiler knows the name "f16c". */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && ecx & bit_F16C;
+}
+#endif
+
 static void init_once(void)
 {
     fill_ref(&state.tables[0]);
     state.n_levels = 1;
 #if defined(__x86_64__)
     __builtin_cpu_init(); /* libgcc checks the operating system's saved state too */
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
         add_level(hsc__kernels_init_avx2);
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
