@@ -72,7 +72,7 @@ int hsc__cli_finish(int status)
     return status == HSC__EXIT_OK ? HSC__EXIT_FAILED : status;
 }
 
-static void say(const char *prefix, const char *format, va_list args)
+static void HSC_PRINTF(2, 0) say(const char *prefix, const char *format, va_list args)
 {
     char text[sizeof((hsc_error *)0)->message];
     hsc_error tidy = {0};
