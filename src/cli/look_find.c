@@ -7,24 +7,36 @@ enum { LISTED_TOKENS = 200, LINE_CELLS = 76 };
 
 /* ------------------------------------------------------------------------------------------------------ tokens ---- */
 
-/* Compares decoded text, so that U+FFFD stands for bytes that are not UTF-8 here as everywhere. */
-static bool token_is(const hsc__label *token, const char *text, bool after_blank)
+/* Shortens to what stands between blanks. */
+static void trim(const char **text, size_t *n)
+{
+    while (*n && **text == ' ') (*text)++, (*n)--;
+    while (*n && (*text)[*n - 1] == ' ') (*n)--;
+}
+
+/* Compares decoded text, so that U+FFFD stands for bytes that are not UTF-8 here as everywhere. `loosely`: blanks at
+ * the ends do not count. */
+static bool token_is(const hsc__label *token, const char *text, bool loosely)
 {
     hsc__string decoded = {0};
     hsc__text_decode(&decoded, token->bytes, token->n);
-    const char *start = decoded.data;
-    bool same = !decoded.failed && (!after_blank || *start == ' ') && strcmp(start + after_blank, text) == 0 &&
-                strlen(start) == decoded.n;
+    const char *have = decoded.data;
+    size_t n_have = decoded.n, n = strlen(text);
+    if (loosely && have) {
+        trim(&have, &n_have);
+        trim(&text, &n);
+    }
+    bool same = !decoded.failed && n_have == n && memcmp(have, text, n) == 0;
     hsc__string_free(&decoded);
     return same;
 }
 
-/* "2, 5, 9" and how many. */
-static int list_matches(const hsc__look_pass *pass, const char *text, bool after_blank, hsc__string *list, int *first)
+/* Appends the positions that match, "2, 5, 9", and returns how many; *first is the first of them. */
+static int list_matches(const hsc__look_pass *pass, const char *text, bool loosely, hsc__string *list, int *first)
 {
     int n = 0;
     for (int i = 0; i < pass->n_tokens; i++) {
-        if (!token_is(&pass->tokens.texts[i], text, after_blank)) continue;
+        if (!token_is(&pass->tokens.texts[i], text, loosely)) continue;
         if (n == 0) *first = i;
         hsc__string_printf(list, n++ ? ", %d" : "%d", i);
     }
@@ -34,14 +46,15 @@ static int list_matches(const hsc__look_pass *pass, const char *text, bool after
 static hsc_status not_found(const hsc__look_pass *pass, const char *text, const char *repr, const char *option,
                             hsc_error *err)
 {
-    hsc__string list = {0};
+    hsc__string list = {0}, near = {0};
     int at = 0, n = list_matches(pass, text, true, &list, &at);
-    if (n)
-        hsc__fail(err, HSC_ENOTFOUND, 0,
-                  "%s %s: no token is exactly that; ' %s' with a blank before it is at position %s", option, repr, text,
-                  list.data);
+    if (n) hsc__look_repr(&near, pass, at);
+    if (n && !near.failed && !list.failed)
+        hsc__fail(err, HSC_ENOTFOUND, 0, "%s %s: no token is exactly that; but for blanks, %s is, at position%s %s",
+                  option, repr, near.data, n > 1 ? "s" : "", list.data);
     else hsc__fail(err, HSC_ENOTFOUND, 0, "%s %s: no token is exactly that", option, repr);
     hsc__string_free(&list);
+    hsc__string_free(&near);
     return HSC_ENOTFOUND;
 }
 

@@ -48,7 +48,7 @@ class ProgramTest(unittest.TestCase):
         return done.stdout.decode()
 
     def json(self, *args, **more):
-        return json.loads(self.good(*args, "--json", **more))
+        return json.loads(self.good(args[0], "--json", *args[1:], **more))
 
     def bad(self, status, *args, says=(), **more):
         """A run that must end with this status, no output, and one line that starts with the program's name (a second
