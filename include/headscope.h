@@ -313,12 +313,24 @@ typedef enum { HSC_COMPUTE_F32 = 0 } hsc_compute;
 
 typedef struct hsc_session hsc_session;
 
+/* A mask of one's own, on top of the model's. Zeros: none. */
+typedef struct hsc_mask {
+    int window; /* a query sees the keys above its position - window; 0: the model's own window, if any */
+    int sinks;  /* with a window: the first `sinks` keys stay visible */
+    /* Block-sparse attention: query q sees key k only where allowed[q / block * n_blocks + k / block] is not 0.
+     * [n_blocks][n_blocks], copied by hsc_session_new; NULL: every block. */
+    const unsigned char *allowed;
+    int block, n_blocks;
+} hsc_mask;
+
 typedef struct hsc_session_options {
     int n_threads;  /* 0: what affinity and the control group allow */
     int max_tokens; /* most tokens that one sequence may hold; 0: the model's context */
     int max_seqs;   /* most sequences at once; 0: 1 */
     hsc_compute compute;
     int chunk; /* rows that go through a layer together; 0: chosen. Never changes a result. */
+    hsc_dtype cache; /* type of the cached keys and values: HSC_F32, HSC_F16, HSC_BF16 or HSC_Q8_0 */
+    hsc_mask mask;
 } hsc_session_options;
 
 /* HSC_ENOMEM; HSC_EINVAL: an option is negative or past the model's limits. The model must outlive the session. */
@@ -332,6 +344,16 @@ HSC_API int hsc_session_n_threads(const hsc_session *session);
 HSC_API void hsc_session_reset(hsc_session *session);
 /* Keeps the first n_tokens of sequence `seq`. HSC_EINVAL: no such sequence, or it is shorter. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_truncate(hsc_session *session, int seq, int n_tokens, hsc_error *err);
+/* Makes sequence `to` the first n_tokens of sequence `from` (what it held is dropped). Whole tiles of 64 positions are
+ * shared, not copied, until one of the two changes them. HSC_EINVAL: as for truncate, or from == to. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_fork(hsc_session *session, int from, int to, int n_tokens,
+                                                   hsc_error *err);
+/* Writes the keys and values of sequence `seq` as a .safetensors file (float32), and reads them back into a session of
+ * the same model; a float32 cache goes on with the same bits. The token ids are the caller's to keep. HSC_EINVAL: no such
+ * sequence, or the ending is not .safetensors. HSC_EFORMAT: the file is not a cache of this model's shape. HSC_EIO. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_save(const hsc_session *session, int seq, const char *path,
+                                                   hsc_error *err);
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_load(hsc_session *session, int seq, const char *path, hsc_error *err);
 /* Tokens that sequence `seq` holds; 0 when there is none. */
 HSC_API int hsc_session_length(const hsc_session *session, int seq);
 

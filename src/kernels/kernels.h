@@ -40,6 +40,9 @@ typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, 
  *
  * dequantise: n values of `dtype` at src (n a multiple of the block) -> dst[n].
  *
+ * quantise: n values -> the type's storage, F32, F16, BF16 (nearest, ties to even) or Q8_0 (scale max |x| / 127 kept as
+ *   f16, values rounded away from zero at ties, as the ggml project does).
+ *
  * pack: a weight stored [n_out][n_in], rows row_bytes apart; w points at the first row wanted. Writes the panel
  *   panel[k][o] = w[o][k0 + k] for k < n_k, o < n_out <= nr, rows of the panel nr floats apart; columns from n_out on
  *   become 0. k0 and n_k are multiples of the block.
@@ -77,6 +80,7 @@ typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, 
  */
 #define HSC_KERNEL_LIST(X)                                                                                             \
     X(dequantise, void, (hsc_dtype dtype, const void *src, int64_t n, float *dst))                                     \
+    X(quantise, void, (hsc_dtype dtype, const float *src, int64_t n, void *dst))                                       \
     X(pack, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k, float *panel))    \
     X(pack_t, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int n_k, float *panel))              \
     X(gemm, void,                                                                                                      \

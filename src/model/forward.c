@@ -196,12 +196,6 @@ static void on_row(void *user, int worker, int seq, int head, int query, int sta
     hsc__stats_row(w->s, w->layer, worker, w->n_done + seq, head, query, start, low, high, row);
 }
 
-static hsc__kv cache_of(const hsc_session *s, int layer, int seq)
-{
-    return (hsc__kv){s->k_cache + (size_t)layer * s->k_layer + (size_t)seq * s->k_seq,
-                     s->v_cache + (size_t)layer * s->v_layer + (size_t)seq * s->v_seq, s->k_head, s->v_head};
-}
-
 static void store_piece(void *context, size_t task, int worker)
 {
     (void)worker;
@@ -210,9 +204,8 @@ static void store_piece(void *context, size_t task, int worker)
     const hsc_config *c = &s->desc->config;
     const hsc__piece *p = &s->pieces[task];
     size_t kv_size = (size_t)c->n_kv_heads * (size_t)c->d_head, at = (size_t)p->row * kv_size;
-    hsc__kv kv = cache_of(s, w->layer, p->seq);
-    hsc__kv_store(s->exec.kernels, &kv, c->n_kv_heads, c->d_head, p->position, p->n_rows, s->k + at, kv_size, s->v + at,
-                  kv_size);
+    hsc__kv kv = hsc__cache_kv(&s->cache, w->layer, p->seq);
+    hsc__kv_store(s->exec.kernels, &kv, p->position, p->n_rows, s->k + at, kv_size, s->v + at, kv_size);
 }
 
 enum { SEQ_GROUP = 64 }; /* sequences that one call of the attention takes: a bound for the list on the stack */
@@ -232,11 +225,13 @@ static hsc_status attend(hsc_session *s, const hsc__layer *l, int layer, hsc_err
         for (int i = 0; i < n; i++) {
             const hsc__piece *p = &s->pieces[done + i];
             seqs[i] = (hsc__attention_seq){p->row, p->n_rows, p->position, p->position + p->n_rows,
-                                           cache_of(s, layer, p->seq)};
+                                           hsc__cache_kv(&s->cache, layer, p->seq)};
         }
         watch.n_done = done;
         hsc__attention job = {.n_heads = c->n_heads, .n_kv_heads = c->n_kv_heads, .d_head = c->d_head,
-                              .causal = c->causal, .window = l->window, .scale = l->attn_scale, .cap = l->attn_cap,
+                              .causal = c->causal, .window = s->mask.window ? s->mask.window : l->window,
+                              .sinks = s->mask.sinks, .allowed = s->allowed, .block = s->mask.block,
+                              .n_blocks = s->mask.n_blocks, .scale = l->attn_scale, .cap = l->attn_cap,
                               .q = s->q, .q_stride = q_size, .z = s->z, .z_stride = q_size, .seqs = seqs, .n_seqs = n,
                               .on_scores = hsc__watched(s, HSC_ATTN_SCORES, layer) ? on_scores : NULL,
                               .on_pattern = hsc__watched(s, HSC_PATTERN, layer) ? on_pattern : NULL,

@@ -6,25 +6,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { DEFAULT_CHUNK = 512, CELL_ALIGN = 64 /* positions; a multiple of every panel width */ };
+enum { DEFAULT_CHUNK = 512 };
 
 static size_t round_up(size_t n, size_t step)
 {
     return (n + step - 1) / step * step;
-}
-
-static hsc_status make_cache(hsc_session *s, hsc_error *err)
-{
-    const hsc_config *c = &s->desc->config;
-    size_t cells = round_up((size_t)s->max_tokens, CELL_ALIGN), heads = (size_t)c->n_kv_heads;
-    s->k_head = s->v_head = cells * (size_t)c->d_head;
-    s->k_seq = s->v_seq = s->k_head * heads;
-    s->k_layer = s->v_layer = s->k_seq * (size_t)s->max_seqs;
-    size_t floats = s->k_layer * (size_t)c->n_layers;
-    s->k_cache = hsc__calloc(floats, sizeof(float));
-    s->v_cache = hsc__calloc(floats, sizeof(float));
-    if (!s->k_cache || !s->v_cache) return hsc__fail_memory(err, 2 * floats * sizeof(float), "the key/value cache");
-    return HSC_OK;
 }
 
 static hsc_status make_arena(hsc_session *s, hsc_error *err)
@@ -74,26 +60,49 @@ static hsc_status make_rope(hsc_session *s, const hsc__rope *rope, hsc_error *er
 static hsc_status make_lists(hsc_session *s, hsc_error *err)
 {
     size_t n = (size_t)s->max_seqs, sites = (size_t)HSC_N_SITES * (size_t)s->desc->config.n_layers;
-    s->lengths = hsc__calloc(n, sizeof *s->lengths);
     s->pieces = hsc__calloc(n, sizeof *s->pieces);
     s->seqs = hsc__calloc(n, sizeof *s->seqs);
     s->watch = hsc__calloc(sites, 1);
-    if (!s->lengths || !s->pieces || !s->seqs || !s->watch) return hsc__fail_memory(err, n * 64 + sites, "a session");
+    if (!s->pieces || !s->seqs || !s->watch) return hsc__fail_memory(err, n * 64 + sites, "a session");
     return HSC_OK;
 }
 
-static hsc_status make(hsc_session *s, int n_threads, hsc_error *err)
+/* The block list is the caller's; a session keeps its own. */
+static hsc_status copy_allowed(hsc_session *s, hsc_error *err)
+{
+    if (!s->mask.allowed) return HSC_OK;
+    size_t n = (size_t)s->mask.n_blocks * (size_t)s->mask.n_blocks;
+    s->allowed = hsc__malloc(n);
+    if (!s->allowed) return hsc__fail_memory(err, n, "the block list");
+    memcpy(s->allowed, s->mask.allowed, n);
+    return HSC_OK;
+}
+
+static hsc_status make(hsc_session *s, const hsc_session_options *o, hsc_error *err)
 {
     const hsc_config *c = &s->desc->config;
     const hsc__kernels *k = hsc__kernels_get();
     size_t linear = hsc__linear_scratch(k, s->max_rows), attention = hsc__attention_scratch(k, s->max_tokens, c->d_head);
+    int n_threads = o->n_threads ? o->n_threads : hsc__default_threads();
     HSC_TRY(hsc__exec_init(&s->exec, n_threads, linear > attention ? linear : attention, err));
     HSC_TRY(make_lists(s, err));
-    HSC_TRY(make_cache(s, err));
+    HSC_TRY(hsc__cache_init(&s->cache, s->desc, o->cache, s->max_seqs, s->max_tokens, s->max_rows, s->mask.window,
+                            s->mask.sinks == 0, err));
+    HSC_TRY(copy_allowed(s, err));
     HSC_TRY(make_arena(s, err));
     for (int i = 0; i < c->n_layers; i++) {
         if (s->desc->layers[i].rope.half) HSC_TRY(make_rope(s, &s->desc->layers[i].rope, err));
     }
+    return HSC_OK;
+}
+
+static hsc_status check_mask(const hsc_mask *m, int max_tokens, hsc_error *err)
+{
+    HSC_FAIL_IF(m->window < 0 || m->sinks < 0, HSC_EINVAL, "mask: window %d and sinks %d cannot be negative", m->window,
+                m->sinks);
+    HSC_FAIL_IF(m->sinks > 0 && m->window == 0, HSC_EINVAL, "mask: sinks have a meaning only with a window");
+    HSC_FAIL_IF(m->allowed && (m->block < 1 || m->n_blocks < 1 || (int64_t)m->block * m->n_blocks < max_tokens),
+                HSC_EINVAL, "mask: %d blocks of %d positions do not cover %d tokens", m->n_blocks, m->block, max_tokens);
     return HSC_OK;
 }
 
@@ -105,6 +114,8 @@ static hsc_status check_options(const hsc_session_options *o, const hsc_config *
                 "max_tokens is %d, the model's context is %d", o->max_tokens, c->n_ctx);
     HSC_FAIL_IF(o->max_seqs < 0 || o->max_seqs > 1 << 20, HSC_EINVAL, "max_seqs is %d, 0 to %d are accepted",
                 o->max_seqs, 1 << 20);
+    HSC_FAIL_IF((unsigned)o->cache >= HSC_N_DTYPES, HSC_EINVAL, "cache type %d does not exist", (int)o->cache);
+    HSC_TRY(check_mask(&o->mask, o->max_tokens ? o->max_tokens : c->n_ctx, err));
     HSC_FAIL_IF(o->chunk < 0, HSC_EINVAL, "chunk is %d, it cannot be negative", o->chunk);
     HSC_FAIL_IF(o->compute != HSC_COMPUTE_F32, HSC_EINVAL, "compute kind %d does not exist", (int)o->compute);
     return HSC_OK;
@@ -125,9 +136,10 @@ hsc_status hsc_session_new(hsc_session **out, const hsc_model *model, const hsc_
     s->desc = &model->desc;
     s->max_tokens = o->max_tokens ? o->max_tokens : c->n_ctx;
     s->max_seqs = o->max_seqs ? o->max_seqs : 1;
+    s->mask = o->mask;
     int64_t all = (int64_t)s->max_tokens * s->max_seqs, chunk = o->chunk ? o->chunk : DEFAULT_CHUNK;
     s->max_rows = (int)(all < chunk || !c->causal ? (all > INT32_MAX ? INT32_MAX : all) : chunk);
-    hsc_status status = make(s, o->n_threads ? o->n_threads : hsc__default_threads(), err);
+    hsc_status status = make(s, o, err);
     if (status != HSC_OK) {
         hsc_session_free(s);
         return status;
@@ -150,9 +162,8 @@ void hsc_session_free(hsc_session *s)
     }
     hsc__free_aligned(s->arena);
     hsc__free(s->positions);
-    hsc__free(s->k_cache);
-    hsc__free(s->v_cache);
-    hsc__free(s->lengths);
+    hsc__cache_free(&s->cache);
+    hsc__free(s->allowed);
     hsc__free(s->pieces);
     hsc__free(s->seqs);
     hsc__free(s->watch);
@@ -170,27 +181,6 @@ int hsc_session_n_threads(const hsc_session *s)
     return s->exec.n_threads;
 }
 
-void hsc_session_reset(hsc_session *s)
-{
-    memset(s->lengths, 0, (size_t)s->max_seqs * sizeof *s->lengths);
-    s->valid = false;
-}
-
-int hsc_session_length(const hsc_session *s, int seq)
-{
-    return seq < 0 || seq >= s->max_seqs ? 0 : s->lengths[seq];
-}
-
-hsc_status hsc_session_truncate(hsc_session *s, int seq, int n_tokens, hsc_error *err)
-{
-    HSC_FAIL_IF(seq < 0 || seq >= s->max_seqs, HSC_EINVAL, "sequence %d does not exist, the session has %d", seq,
-                s->max_seqs);
-    HSC_FAIL_IF(n_tokens < 0 || n_tokens > s->lengths[seq], HSC_EINVAL,
-                "sequence %d holds %d tokens and cannot be cut to %d", seq, s->lengths[seq], n_tokens);
-    s->lengths[seq] = n_tokens;
-    return HSC_OK;
-}
-
 /* Fills s->seqs from the batch and checks every limit. */
 static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err)
 {
@@ -202,7 +192,7 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
     HSC_FAIL_IF((unsigned)b->logits > HSC_LOGITS_NONE, HSC_EINVAL, "logits is %d, 0 to 2 are accepted", (int)b->logits);
     int64_t row = 0;
     for (int i = 0; i < n_seqs; i++) {
-        int n = b->seq_lengths ? b->seq_lengths[i] : b->n_tokens, past = s->lengths[i];
+        int n = b->seq_lengths ? b->seq_lengths[i] : b->n_tokens, past = s->cache.seqs[i].length;
         HSC_FAIL_IF(n < 1 || row + n > b->n_tokens, HSC_EINVAL, "sequence %d has length %d, the batch has %d tokens", i,
                     n, b->n_tokens);
         HSC_FAIL_IF((int64_t)past + n > c->n_ctx, HSC_EINVAL,
@@ -259,6 +249,16 @@ static int cut_chunk(hsc_session *s, int from)
     return n_rows;
 }
 
+/* After a pass that failed: a ring may have lost keys that the sequence would need to go on; it is then emptied. */
+static hsc_status forget_overwritten(hsc_session *s, hsc_status status)
+{
+    for (int i = 0; i < s->n_seqs; i++) {
+        if (!hsc__cache_can_cut(&s->cache, s->seqs[i].past + s->seqs[i].n_query, s->seqs[i].past))
+            s->cache.seqs[i].length = 0;
+    }
+    return status;
+}
+
 hsc_status hsc_forward(hsc_session *s, const hsc_batch *batch, hsc_error *err)
 {
     hsc__error_clear(err);
@@ -267,13 +267,16 @@ hsc_status hsc_forward(hsc_session *s, const hsc_batch *batch, hsc_error *err)
     HSC_TRY(prepare_logits(s, batch->logits, err));
     HSC_TRY(hsc__watch_prepare(s, err));
     HSC_TRY(hsc__stats_prepare(s, err));
-    for (int from = 0; from < s->n_tokens;) {
+    hsc_status status = HSC_OK;
+    for (int i = 0; i < s->n_seqs; i++) hsc__cache_release(&s->cache, i, s->seqs[i].past);
+    for (int from = 0; from < s->n_tokens && status == HSC_OK;) {
         int n_rows = cut_chunk(s, from);
-        HSC_TRY(hsc__forward_chunk(s, batch->ids + from, err));
+        status = hsc__forward_chunk(s, batch->ids + from, err);
         from += n_rows;
     }
+    if (status != HSC_OK) return forget_overwritten(s, status);
     hsc__stats_finish(s);
-    for (int i = 0; i < s->n_seqs; i++) s->lengths[i] += s->seqs[i].n_query;
+    for (int i = 0; i < s->n_seqs; i++) s->cache.seqs[i].length += s->seqs[i].n_query;
     s->valid = true;
     return HSC_OK;
 }

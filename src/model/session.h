@@ -2,6 +2,7 @@
 #ifndef HSC_MODEL_SESSION_H
 #define HSC_MODEL_SESSION_H
 
+#include "model/cache.h"
 #include "model/model.h"
 #include "tensor/attention.h"
 
@@ -63,10 +64,9 @@ struct hsc_session {
     int max_tokens, max_seqs;
     int max_rows; /* rows that go through a layer together */
 
-    /* The cache: k and v of layer l, sequence s at k + l * k_layer + s * k_seq. */
-    float *k_cache, *v_cache;
-    size_t k_layer, k_seq, k_head, v_layer, v_seq, v_head;
-    int *lengths; /* [max_seqs] */
+    hsc__cache cache;
+    hsc_mask mask;          /* of the user; zeros: the model's own */
+    unsigned char *allowed; /* a copy of mask.allowed */
 
     hsc__rope_table ropes[4];
     int n_ropes;

@@ -14,22 +14,6 @@
 
 enum { SOFTMAX_ALIGN = 64 }; /* a multiple of every table's lanes x accumulators and of its panel width */
 
-void hsc__kv_store(const hsc__kernels *kernels, const hsc__kv *kv, int n_kv_heads, int d_head, int first, int n_rows,
-                   const float *k, size_t k_stride, const float *v, size_t v_stride)
-{
-    size_t nr = (size_t)kernels->nr, d = (size_t)d_head;
-    for (int h = 0; h < n_kv_heads; h++) {
-        for (int r = 0; r < n_rows; r++) {
-            size_t position = (size_t)(first + r);
-            const float *k_row = k + (size_t)r * k_stride + (size_t)h * d;
-            float *tile = kv->k + (size_t)h * kv->k_head + position / nr * nr * d + position % nr;
-            for (size_t i = 0; i < d; i++) tile[i * nr] = k_row[i];
-            memcpy(kv->v + (size_t)h * kv->v_head + position * d, v + (size_t)r * v_stride + (size_t)h * d,
-                   d * sizeof *v);
-        }
-    }
-}
-
 static int round_up(int n, int step)
 {
     return (n + step - 1) / step * step;
@@ -37,7 +21,8 @@ static int round_up(int n, int step)
 
 size_t hsc__attention_scratch(const hsc__kernels *kernels, int max_key, int d_head)
 {
-    return (size_t)kernels->mr * ((size_t)round_up(max_key, SOFTMAX_ALIGN) + (size_t)d_head);
+    size_t d = (size_t)d_head, unpacked = (size_t)HSC__K_CHUNK * d; /* a chunk of values, or a panel of keys */
+    return (size_t)kernels->mr * ((size_t)round_up(max_key, SOFTMAX_ALIGN) + d) + unpacked;
 }
 
 typedef struct {
@@ -56,6 +41,7 @@ typedef struct {
     float *s; /* scores, then weights: [n_rows][stride], column = key position */
     size_t stride;
     float *sum; /* [n_rows][d_head], the chunk being summed */
+    float *unpacked; /* keys or values of a cache that is not float32 */
     int worker;
 } block;
 
@@ -64,7 +50,31 @@ static void row_keys(const block *b, int row, int *low, int *high)
 {
     int position = b->seq->first + b->query + row;
     *high = b->a->causal ? position + 1 : b->seq->n_key;
-    *low = b->a->window > 0 && position - b->a->window + 1 > 0 ? position - b->a->window + 1 : 0;
+    *low = b->a->window > 0 && position - b->a->window + 1 > 0 && !b->a->sinks ? position - b->a->window + 1 : 0;
+}
+
+static int kv_head(const block *b)
+{
+    return b->head / (b->a->n_heads / b->a->n_kv_heads);
+}
+
+/* Whether the block list lets a query see a key. */
+static bool allowed(const block *b, int query, int key)
+{
+    const hsc__attention *a = b->a;
+    return !a->allowed || a->allowed[(size_t)(query / a->block) * (size_t)a->n_blocks + (size_t)(key / a->block)];
+}
+
+/* Whether any row of the block may see a key of the tile that starts at `key`. */
+static bool tile_allowed(const block *b, int key)
+{
+    if (!b->a->allowed) return true;
+    for (int r = 0; r < b->n_rows; r++) {
+        for (int k = key; k < key + b->k->nr && k < b->seq->n_key; k++) {
+            if (allowed(b, b->seq->first + b->query + r, k)) return true;
+        }
+    }
+    return false;
 }
 
 /* s = q k^T for every tile of keys from `from` to `to`. */
@@ -73,9 +83,9 @@ static void scores(const block *b, int from, int to)
     const hsc__attention *a = b->a;
     int d = a->d_head, nr = b->k->nr;
     const float *q = a->q + (size_t)(b->seq->row + b->query) * a->q_stride + (size_t)b->head * (size_t)d;
-    const float *keys = b->seq->kv.k + (size_t)(b->head / (a->n_heads / a->n_kv_heads)) * b->seq->kv.k_head;
     for (int key = from; key < to; key += nr) {
-        const float *tile = keys + (size_t)key * (size_t)d;
+        if (!tile_allowed(b, key)) continue;
+        const float *tile = hsc__kv_key_panel(b->k, &b->seq->kv, kv_head(b), key, b->unpacked);
         for (int d0 = 0; d0 < d; d0 += HSC__K_CHUNK) {
             int n = d - d0 < HSC__K_CHUNK ? d - d0 : HSC__K_CHUNK;
             b->k->gemm(d0 ? HSC__GEMM_ADD : HSC__GEMM_START, b->n_rows, nr, n, q + d0, a->q_stride,
@@ -94,6 +104,19 @@ static int align_down(int n)
     return n - n % SOFTMAX_ALIGN;
 }
 
+/* What a mask that is not an interval hides inside [low, high), and a bias that depends on the distance. */
+static void mask_inside(const block *b, int query, int low, int high, float *row)
+{
+    const hsc__attention *a = b->a;
+    if (a->alibi)
+        for (int k = low; k < high; k++) row[k] += a->alibi[b->head] * (float)(k - query);
+    if (a->sinks > 0 && a->window > 0)
+        for (int k = a->sinks; k <= query - a->window && k < high; k++) row[k] = -INFINITY;
+    for (int k = low; a->allowed && k < high; k++) {
+        if (!allowed(b, query, k)) row[k] = -INFINITY;
+    }
+}
+
 /* Scale, mask and softmax, with the watchers between. Returns non-zero when one of them cancels. */
 static int weights(const block *b)
 {
@@ -104,6 +127,7 @@ static int weights(const block *b)
         float *row = b->s + (size_t)r * b->stride;
         row_keys(b, r, &low, &high);
         b->k->scale_cap(row + low, high - low, a->scale, a->cap);
+        mask_inside(b, b->seq->first + b->query + r, low, high, row);
         fill(row, a->on_scores ? 0 : align_down(low), low, -INFINITY);
         if (a->on_scores) fill(row, high, n_key, -INFINITY);
     }
@@ -145,10 +169,15 @@ static void sum_keys(const block *b, hsc__gemm_mode mode, int row, int n_rows, i
 {
     const hsc__attention *a = b->a;
     size_t d = (size_t)a->d_head;
-    const float *v = b->seq->kv.v + (size_t)(b->head / (a->n_heads / a->n_kv_heads)) * b->seq->kv.v_head;
-    if (to < from) to = from;
-    b->k->gemm(mode, n_rows, a->d_head, to - from, b->s + (size_t)row * b->stride + from, b->stride,
-               v + (size_t)from * d, d, b->sum + (size_t)row * d, d);
+    if (from >= to) b->k->gemm(mode, n_rows, a->d_head, 0, b->s, b->stride, b->s, d, b->sum + (size_t)row * d, d);
+    while (from < to) {
+        int end = hsc__kv_run(&b->seq->kv, from, to);
+        const float *v = hsc__kv_value_rows(b->k, &b->seq->kv, kv_head(b), from, end, b->unpacked);
+        b->k->gemm(mode, n_rows, a->d_head, end - from, b->s + (size_t)row * b->stride + from, b->stride, v, d,
+                   b->sum + (size_t)row * d, d);
+        mode = HSC__GEMM_CONTINUE;
+        from = end;
+    }
 }
 
 /* The chunk [from, to) of every row: what all rows see together, the ragged ends row by row, one chain a row. */
@@ -208,6 +237,7 @@ static void run_block(void *context, size_t task, int worker)
     b.s = hsc__exec_scratch(job->exec, worker);
     b.stride = (size_t)round_up(b.seq->n_key, SOFTMAX_ALIGN);
     b.sum = b.s + (size_t)k->mr * b.stride;
+    b.unpacked = b.sum + (size_t)k->mr * (size_t)a->d_head;
     int low, high, unused;
     row_keys(&b, 0, &low, &unused);
     row_keys(&b, b.n_rows - 1, &unused, &high);

@@ -7,20 +7,7 @@
 #define HSC_TENSOR_ATTENTION_H
 
 #include "tensor/exec.h"
-
-/*
- * The keys and values of one sequence in one layer.
- * Keys lie in tiles of nr (of the kernel table) positions, transposed: k[kv_head][position / nr][d_head][position % nr],
- * so that a tile is a panel of gemm. Values lie as v[kv_head][position][d_head].
- */
-typedef struct hsc__kv {
-    float *k, *v;
-    size_t k_head, v_head; /* floats from one kv head to the next */
-} hsc__kv;
-
-/* Stores n_rows new keys and values, [n_rows][n_kv_heads][d_head], from position `first` on. */
-void hsc__kv_store(const hsc__kernels *kernels, const hsc__kv *kv, int n_kv_heads, int d_head, int first, int n_rows,
-                   const float *k, size_t k_stride, const float *v, size_t v_stride);
+#include "tensor/kv.h"
 
 /* One sequence's share of the queries. */
 typedef struct hsc__attention_seq {
@@ -47,6 +34,11 @@ typedef struct hsc__attention {
     int window;  /* > 0: a query sees keys > its position - window */
     float scale; /* of the dot product */
     float cap;   /* > 0: scores become cap * tanh(score / cap) */
+    int sinks;   /* with a window: the first keys stay visible (Xiao et al. 2023) */
+    const float *alibi; /* [n_heads] slopes: score += slope * (key - query) (Press et al. 2021); NULL: none */
+    /* Block-sparse attention: allowed[query / block * n_blocks + key / block] != 0; NULL: every block. */
+    const unsigned char *allowed;
+    int block, n_blocks;
     const float *q; /* rows [n_heads][d_head], q_stride apart */
     size_t q_stride;
     float *z; /* rows [n_heads][d_head], z_stride apart */
@@ -61,7 +53,7 @@ typedef struct hsc__attention {
 /* HSC_ECANCELED when a callback said so, else HSC_OK. */
 hsc_status hsc__attention_forward(const hsc__exec *exec, const hsc__attention *job);
 
-/* Floats of scratch a worker needs for up to max_key keys. */
+/* Floats of scratch a worker needs for up to max_key keys; the cache may be of any type. */
 size_t hsc__attention_scratch(const hsc__kernels *kernels, int max_key, int d_head);
 
 #endif

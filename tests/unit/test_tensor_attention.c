@@ -42,12 +42,14 @@ typedef struct {
 static fixture make(int n_heads, int n_kv_heads, int d_head, int n_key)
 {
     fixture f = {n_heads, n_kv_heads, d_head, n_key, 0, true, 0, 1 / sqrtf((float)d_head), NULL, NULL, NULL, {0}};
-    size_t kv = (size_t)n_kv_heads * (size_t)d_head, cells = ((size_t)n_key + 63) / 64 * 64;
+    size_t kv = (size_t)n_kv_heads * (size_t)d_head, cells = ((size_t)n_key + 255) / 256 * 256;
     f.q = random_array((size_t)n_key * (size_t)n_heads * (size_t)d_head);
     f.k = random_array((size_t)n_key * kv);
     f.v = random_array((size_t)n_key * kv);
-    f.kv = (hsc__kv){random_array(cells * kv), random_array(cells * kv), cells * (size_t)d_head, cells * (size_t)d_head};
-    hsc__kv_store(hsc__kernels_get(), &f.kv, n_kv_heads, d_head, 0, n_key, f.k, kv, f.v, kv);
+    f.kv = (hsc__kv){.dtype = HSC_F32, .n_kv_heads = n_kv_heads, .d_head = d_head, .n_cells = (int)cells,
+                     .head_bytes = cells * (size_t)d_head * sizeof(float), .k = (char *)random_array(cells * kv),
+                     .v = (char *)random_array(cells * kv)};
+    hsc__kv_store(hsc__kernels_get(), &f.kv, 0, n_key, f.k, kv, f.v, kv);
     return f;
 }
 
@@ -210,12 +212,10 @@ static void test_no_leak(void **unused)
     fixture f = make(2, 2, 8, 100);
     size_t row = (size_t)f.n_heads * (size_t)f.d_head;
     float *before = run(&f, 0, 60, 100, 1, NULL, NULL);
-    for (int h = 0; h < 2; h++)
-        for (int j = 60; j < 100; j++) f.kv.v[(size_t)h * f.kv.v_head + (size_t)j * 8] = NAN;
     for (int j = 60; j < 100; j++) {
         float bad[16];
         for (int i = 0; i < 16; i++) bad[i] = NAN;
-        hsc__kv_store(hsc__kernels_get(), &f.kv, 2, 8, j, 1, bad, 16, bad, 16);
+        hsc__kv_store(hsc__kernels_get(), &f.kv, j, 1, bad, 16, bad, 16);
     }
     float *after = run(&f, 0, 60, 100, 1, NULL, NULL);
     assert_memory_equal(before, after, 60 * row * sizeof *after);
@@ -231,7 +231,7 @@ static void test_grouped_heads(void **unused)
     fixture f = make(4, 2, 4, 9);
     for (int j = 0; j < 9; j++) {
         float v[8] = {0, 0, 0, 0, 1, 1, 1, 1};
-        hsc__kv_store(hsc__kernels_get(), &f.kv, 2, 4, j, 1, f.k + (size_t)j * 8, 8, v, 8);
+        hsc__kv_store(hsc__kernels_get(), &f.kv, j, 1, f.k + (size_t)j * 8, 8, v, 8);
     }
     float *z = run(&f, 0, 9, 9, 1, NULL, NULL);
     for (int q = 0; q < 9; q++)
@@ -258,7 +258,7 @@ static void test_dead_row(void **unused)
     fixture f = make(1, 1, 2, 2);
     int dead = 0;
     memcpy(f.q, q, sizeof q);
-    hsc__kv_store(hsc__kernels_get(), &f.kv, 1, 2, 0, 2, q, 2, v, 2);
+    hsc__kv_store(hsc__kernels_get(), &f.kv, 0, 2, q, 2, v, 2);
     f.causal = false;
     float z[4];
     hsc__exec exec;

@@ -1,0 +1,131 @@
+/* Saving a sequence's keys and values, and reading them back: float32 rows, whatever the cache's own type and layout. */
+#include "model/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { HEADER = 6 }; /* version, n_layers, n_kv_heads, d_head, first position kept, length */
+
+static const int32_t version = 1;
+
+static hsc_status check_file_seq(const hsc_session *s, int seq, const char *path, hsc_error *err)
+{
+    size_t n = strlen(path);
+    HSC_FAIL_IF(seq < 0 || seq >= s->max_seqs, HSC_EINVAL, "sequence %d does not exist, the session has %d", seq,
+                s->max_seqs);
+    HSC_FAIL_IF(n < 12 || strcmp(path + n - 12, ".safetensors") != 0, HSC_EINVAL,
+                "%s: a cache is kept in a .safetensors file", path);
+    return HSC_OK;
+}
+
+/* The first position that every layer still holds. */
+static int first_kept(const hsc__cache *c, int length)
+{
+    int first = 0;
+    for (int i = 0; i < c->n_layers; i++) {
+        if (length - c->layers[i].n_cells > first) first = length - c->layers[i].n_cells;
+    }
+    return first;
+}
+
+/* rows: [2][n_kv_heads][n][d_head], keys then values. */
+static void read_layer(const hsc_session *s, int layer, int seq, int first, int n, float *rows)
+{
+    hsc__kv kv = hsc__cache_kv(&s->cache, layer, seq);
+    size_t d = (size_t)kv.d_head, half = (size_t)kv.n_kv_heads * (size_t)n * d;
+    for (int h = 0; h < kv.n_kv_heads; h++) {
+        for (int i = 0; i < n; i++) {
+            float *k = rows + ((size_t)h * (size_t)n + (size_t)i) * d;
+            hsc__kv_read(s->exec.kernels, &kv, h, first + i, k, k + half);
+        }
+    }
+}
+
+hsc_status hsc_session_save(const hsc_session *s, int seq, const char *path, hsc_error *err)
+{
+    const hsc__cache *c = &s->cache;
+    hsc__error_clear(err);
+    HSC_TRY(check_file_seq(s, seq, path, err));
+    int length = c->seqs[seq].length, first = first_kept(c, length), n = length - first;
+    HSC_FAIL_IF(length == 0, HSC_EINVAL, "sequence %d is empty", seq);
+    size_t layer_floats = 2 * (size_t)c->n_kv_heads * (size_t)n * (size_t)c->d_head, layers = (size_t)c->n_layers;
+    const int32_t header[HEADER] = {version, c->n_layers, c->n_kv_heads, c->d_head, first, length};
+    float *rows = hsc__malloc(layers * layer_floats * sizeof *rows);
+    hsc_named_array *arrays = hsc__malloc((layers + 1) * sizeof *arrays);
+    char(*names)[24] = hsc__malloc(layers * sizeof *names);
+    hsc_status status = HSC_OK;
+    if (!rows || !arrays || !names) status = hsc__fail_memory(err, layers * layer_floats * sizeof *rows, "a saved cache");
+    if (status == HSC_OK) {
+        arrays[0] = (hsc_named_array){"headscope.cache", HSC_I32, 1, {HEADER}, header};
+        for (size_t i = 0; i < layers; i++) {
+            snprintf(names[i], sizeof names[i], "kv.%zu", i);
+            read_layer(s, (int)i, seq, first, n, rows + i * layer_floats);
+            arrays[i + 1] = (hsc_named_array){names[i], HSC_F32, 4, {2, c->n_kv_heads, n, c->d_head}, rows + i * layer_floats};
+        }
+        status = hsc_write_arrays(path, arrays, layers + 1, err);
+    }
+    hsc__free(rows);
+    hsc__free(arrays);
+    hsc__free(names);
+    return status;
+}
+
+static hsc_status load_layer(hsc_session *s, const hsc__tensors *set, int layer, int seq, int first, int n,
+                             const char *path, hsc_error *err)
+{
+    char name[24];
+    snprintf(name, sizeof name, "kv.%d", layer);
+    const hsc__tensor *t = hsc__tensors_find(set, name);
+    hsc__kv kv = hsc__cache_kv(&s->cache, layer, seq);
+    size_t d = (size_t)kv.d_head, heads = (size_t)kv.n_kv_heads, half = heads * (size_t)n * d;
+    HSC_FAIL_IF(!t || t->dtype != HSC_F32 || t->n_elements != 2 * half, HSC_EFORMAT,
+                "%s: tensor %s is missing or not of this model's shape", path, name);
+    float *row = hsc__malloc(2 * heads * d * sizeof *row);
+    if (!row) return hsc__fail_memory(err, 2 * heads * d * sizeof *row, "a cache row");
+    for (int i = 0; i < n; i++) {
+        for (size_t h = 0; h < heads; h++) {
+            const char *k = (const char *)t->data + ((h * (size_t)n + (size_t)i) * d) * sizeof *row;
+            memcpy(row + h * d, k, d * sizeof *row);
+            memcpy(row + (heads + h) * d, k + half * sizeof *row, d * sizeof *row);
+        }
+        hsc__kv_store(s->exec.kernels, &kv, first + i, 1, row, heads * d, row + heads * d, heads * d);
+    }
+    hsc__free(row);
+    return HSC_OK;
+}
+
+static hsc_status load_set(hsc_session *s, const hsc__tensors *set, int seq, const char *path, hsc_error *err)
+{
+    const hsc__cache *c = &s->cache;
+    const hsc__tensor *t = hsc__tensors_find(set, "headscope.cache");
+    int32_t h[HEADER];
+    HSC_FAIL_IF(!t || t->dtype != HSC_I32 || t->n_elements != HEADER, HSC_EFORMAT, "%s: is not a saved cache", path);
+    memcpy(h, t->data, sizeof h);
+    HSC_FAIL_IF(h[0] != version, HSC_EUNSUPPORTED, "%s: cache version %d, this is version %d", path, (int)h[0],
+                (int)version);
+    HSC_FAIL_IF(h[1] != c->n_layers || h[2] != c->n_kv_heads || h[3] != c->d_head, HSC_EFORMAT,
+                "%s: is of %d layers, %d kv heads of %d; this model has %d, %d of %d", path, (int)h[1], (int)h[2],
+                (int)h[3], c->n_layers, c->n_kv_heads, c->d_head);
+    HSC_FAIL_IF(h[4] < 0 || h[5] < 1 || h[4] >= h[5], HSC_EFORMAT, "%s: positions %d to %d make no sense", path,
+                (int)h[4], (int)h[5]);
+    HSC_FAIL_IF(h[5] > s->max_tokens, HSC_EINVAL, "%s: has %d tokens, this session was made for %d", path, (int)h[5],
+                s->max_tokens);
+    HSC_FAIL_IF(h[4] > 0 && h[4] > first_kept(c, h[5]), HSC_EINVAL, "%s: starts at position %d, this session needs more",
+                path, (int)h[4]);
+    for (int i = 0; i < c->n_layers; i++) HSC_TRY(load_layer(s, set, i, seq, h[4], h[5] - h[4], path, err));
+    s->cache.seqs[seq].length = h[5];
+    return HSC_OK;
+}
+
+hsc_status hsc_session_load(hsc_session *s, int seq, const char *path, hsc_error *err)
+{
+    hsc__tensors *set;
+    hsc__error_clear(err);
+    HSC_TRY(check_file_seq(s, seq, path, err));
+    HSC_TRY(hsc__safetensors_open(&set, path, err));
+    hsc__cache_release(&s->cache, seq, 0);
+    s->cache.seqs[seq].length = 0; /* until all of it is there */
+    hsc_status status = load_set(s, set, seq, path, err);
+    hsc__tensors_close(set);
+    return status;
+}

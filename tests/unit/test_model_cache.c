@@ -1,0 +1,282 @@
+/*
+ * The cache: forks that share, cuts below a shared prefix, rings of sliding windows against the full mask, other types,
+ * saving and loading, and masks of the caller's own against the definition.
+ */
+#include "tiny_model.h"
+
+#include <float.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { N = 300, CTX = 400, D_HEAD = 32 };
+
+static hsc_token ids[CTX];
+
+/* Llama with a context of 400 and heads of 32: 4 heads on 2 kv heads, 2 layers. */
+static void long_llama(tiny_model *m)
+{
+    char name[128];
+    *m = (tiny_model){.state = 5};
+    tiny_config(m, "{\"model_type\":\"llama\",\"hidden_size\":40,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+                   "\"num_key_value_heads\":2,\"head_dim\":32,\"intermediate_size\":72,\"vocab_size\":97,"
+                   "\"max_position_embeddings\":400,\"tie_word_embeddings\":true}");
+    tiny_add(m, "model.embed_tokens.weight", TINY_VOCAB, 40, 1, 0);
+    tiny_add(m, "model.norm.weight", 40, 0, 0.2f, 1);
+    for (int i = 0; i < 2; i++) {
+        static const struct {
+            const char *name;
+            int rows, columns;
+            float deviation, middle;
+        } parts[] = {{"input_layernorm.weight", 40, 0, 0.2f, 1},   {"post_attention_layernorm.weight", 40, 0, 0.2f, 1},
+                     {"self_attn.q_proj.weight", 128, 40, 0.2f, 0}, {"self_attn.k_proj.weight", 64, 40, 0.2f, 0},
+                     {"self_attn.v_proj.weight", 64, 40, 0.2f, 0},  {"self_attn.o_proj.weight", 40, 128, 0.15f, 0},
+                     {"mlp.gate_proj.weight", 72, 40, 0.2f, 0},     {"mlp.up_proj.weight", 72, 40, 0.2f, 0},
+                     {"mlp.down_proj.weight", 40, 72, 0.15f, 0}};
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+            snprintf(name, sizeof name, "model.layers.%d.%s", i, parts[p].name);
+            tiny_add(m, name, parts[p].rows, parts[p].columns, parts[p].deviation, parts[p].middle);
+        }
+    }
+    tiny_save(m);
+}
+
+static tiny_model files;
+static hsc_model *model;
+
+static int open_model(void **unused)
+{
+    (void)unused;
+    long_llama(&files);
+    for (int i = 0; i < CTX; i++) ids[i] = (i * i * 13 + 7 * i + 2) % TINY_VOCAB;
+    return hsc_model_open(&model, files.dir, NULL, NULL);
+}
+
+static int close_model(void **unused)
+{
+    (void)unused;
+    hsc_model_close(model);
+    tiny_remove(&files);
+    return 0;
+}
+
+static hsc_session *new_session(hsc_session_options o)
+{
+    hsc_session *s;
+    hsc_error err = {0};
+    if (hsc_session_new(&s, model, &o, &err) != HSC_OK) fail_msg("%s", err.message);
+    return s;
+}
+
+/* Appends tokens to sequence `seq` (every other sequence of the session gets none) and gives all their logits. */
+static float *append(hsc_session *s, int seq, const hsc_token *tokens, int n)
+{
+    /* A batch holds sequences 0..k: those before `seq` are given one token and cut back. */
+    hsc_token packed[CTX + 8];
+    int lengths[8], before[8];
+    hsc_view v;
+    hsc_error err = {0};
+    for (int i = 0; i < seq; i++) {
+        packed[i] = 0;
+        lengths[i] = 1;
+        before[i] = hsc_session_length(s, i);
+    }
+    memcpy(packed + seq, tokens, (size_t)n * sizeof *tokens);
+    lengths[seq] = n;
+    hsc_batch b = {packed, seq + n, lengths, seq + 1, HSC_LOGITS_ALL};
+    if (hsc_forward(s, &b, &err) != HSC_OK) fail_msg("%s", err.message);
+    assert_int_equal(hsc_session_logits(s, &v, NULL), HSC_OK);
+    float *copy = malloc((size_t)n * TINY_VOCAB * sizeof *copy);
+    memcpy(copy, v.data + seq * TINY_VOCAB, (size_t)n * TINY_VOCAB * sizeof *copy);
+    for (int i = 0; i < seq; i++) assert_int_equal(hsc_session_truncate(s, i, before[i], NULL), HSC_OK);
+    return copy;
+}
+
+/* The logits of `tokens` after `prefix`, in a session of their own. */
+static float *alone(hsc_session_options o, const hsc_token *prefix, int n_prefix, const hsc_token *tokens, int n)
+{
+    hsc_session *s = new_session(o);
+    if (n_prefix) free(append(s, 0, prefix, n_prefix));
+    float *logits = append(s, 0, tokens, n);
+    hsc_session_free(s);
+    return logits;
+}
+
+static void assert_same(float *a, float *b, int n)
+{
+    assert_memory_equal(a, b, (size_t)n * TINY_VOCAB * sizeof *a);
+    free(a);
+    free(b);
+}
+
+static void test_fork(void **unused)
+{
+    (void)unused;
+    static const int cuts[] = {1, 63, 64, 65, 200, 300};
+    static const hsc_dtype types[] = {HSC_F32, HSC_F16, HSC_Q8_0};
+    for (size_t t = 0; t < 3; t++) {
+        for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+            hsc_session_options o = {.max_seqs = 4, .cache = types[t], .n_threads = 2};
+            hsc_session *s = new_session(o);
+            int cut = cuts[c];
+            hsc_token other[20];
+            for (int i = 0; i < 20; i++) other[i] = (hsc_token)(96 - i);
+            free(append(s, 0, ids, N));
+            assert_int_equal(hsc_session_fork(s, 0, 1, cut, NULL), HSC_OK);
+            assert_int_equal(hsc_session_fork(s, 1, 2, cut, NULL), HSC_OK); /* a fork of a fork */
+            float *one = append(s, 1, other, 20);
+            float *two = append(s, 2, ids + cut, 20);
+            assert_same(one, alone(o, ids, cut, other, 20), 20);
+            assert_same(two, alone(o, ids, cut, ids + cut, 20), 20);
+            assert_int_equal(hsc_session_fork(s, 1, 3, cut + 10, NULL), HSC_OK); /* past what the parent shares */
+            hsc_token longer[CTX];
+            memcpy(longer, ids, (size_t)cut * sizeof *ids);
+            memcpy(longer + cut, other, 10 * sizeof *other);
+            assert_same(append(s, 3, ids, 9), alone(o, longer, cut + 10, ids, 9), 9);
+            /* The root changes below the shared prefix: the others keep theirs. */
+            assert_int_equal(hsc_session_truncate(s, 0, 0, NULL), HSC_OK);
+            free(append(s, 0, other, 20));
+            hsc_token joined[CTX];
+            memcpy(joined, ids, (size_t)cut * sizeof *ids);
+            memcpy(joined + cut, other, sizeof other);
+            assert_same(append(s, 1, ids, 5), alone(o, joined, cut + 20, ids, 5), 5);
+            hsc_session_free(s);
+        }
+    }
+}
+
+static void test_fork_limits(void **unused)
+{
+    (void)unused;
+    hsc_session *s = new_session((hsc_session_options){.max_seqs = 2});
+    free(append(s, 0, ids, 10));
+    assert_int_equal(hsc_session_fork(s, 0, 0, 5, NULL), HSC_EINVAL);
+    assert_int_equal(hsc_session_fork(s, 0, 2, 5, NULL), HSC_EINVAL);
+    assert_int_equal(hsc_session_fork(s, 0, 1, 11, NULL), HSC_EINVAL);
+    hsc_session_free(s);
+}
+
+/* A ring that the tokens go round several times gives the bits of the full cache under the same mask. */
+static void test_ring(void **unused)
+{
+    (void)unused;
+    static const int windows[] = {1, 4, 64, 100};
+    for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
+        /* A block list that allows everything keeps the full cache's path through the mask, without the ring. */
+        unsigned char all[1] = {1};
+        hsc_session_options full = {.mask = {.window = windows[w], .sinks = 0, .allowed = all, .block = CTX, .n_blocks = 1},
+                                    .n_threads = 2};
+        hsc_session_options ring = {.mask = {.window = windows[w]}, .chunk = 32, .n_threads = 2};
+        hsc_session *s = new_session(ring);
+        float *whole = alone(full, NULL, 0, ids, CTX);
+        float *first = append(s, 0, ids, 350);
+        assert_memory_equal(first, whole, 350 * TINY_VOCAB * sizeof *first);
+        free(first);
+        for (int i = 350; i < CTX; i += 10) {
+            float *next = append(s, 0, ids + i, 10);
+            assert_memory_equal(next, whole + i * TINY_VOCAB, 10 * TINY_VOCAB * sizeof *next);
+            free(next);
+        }
+        free(whole);
+        hsc_error err = {0};
+        assert_int_equal(hsc_session_truncate(s, 0, 20, &err), HSC_EINVAL); /* long overwritten */
+        assert_non_null(strstr(err.message, "sliding window"));
+        hsc_session_free(s);
+    }
+}
+
+/* Patterns under windows, sinks and block lists: what may not be seen is exactly 0, the rest sums to 1. */
+static void test_masks(void **unused)
+{
+    (void)unused;
+    enum { LENGTH = 70 };
+    unsigned char allowed[25];
+    for (int i = 0; i < 25; i++) allowed[i] = (unsigned char)(i / 5 == i % 5 || i % 5 == 0);
+    const hsc_mask masks[] = {{.window = 4}, {.window = 6, .sinks = 3}, {.allowed = allowed, .block = 16, .n_blocks = 5},
+                              {.window = 40, .allowed = allowed, .block = 16, .n_blocks = 5}};
+    for (size_t m = 0; m < 4; m++) {
+        const hsc_mask *k = &masks[m];
+        hsc_session *s = new_session((hsc_session_options){.mask = *k, .max_tokens = LENGTH});
+        hsc_view v;
+        assert_int_equal(hsc_session_record(s, &(hsc_record){HSC_PATTERN, 0, -1, -1}, NULL), HSC_OK);
+        free(append(s, 0, ids, LENGTH));
+        assert_int_equal(hsc_session_activation(s, HSC_PATTERN, 0, 0, &v, NULL), HSC_OK);
+        for (int h = 0; h < 4; h++) {
+            for (int q = 0; q < LENGTH; q++) {
+                double sum = 0;
+                for (int key = 0; key < LENGTH; key++) {
+                    float p = v.data[((h * LENGTH) + q) * LENGTH + key];
+                    bool near = !k->window || key > q - k->window || key < k->sinks;
+                    bool listed = !k->allowed || k->allowed[q / k->block * k->n_blocks + key / k->block];
+                    if (key > q || !near || !listed) assert_true(p == 0);
+                    else assert_true(p > 0);
+                    sum += p;
+                }
+                assert_true(fabs(sum - 1) <= 1e-6);
+            }
+        }
+        hsc_session_free(s);
+    }
+}
+
+/* Narrower types stay near float32: the error of a logit grows with that of the stored values (2^-11, 2^-8, 1/254). */
+static void test_types(void **unused)
+{
+    (void)unused;
+    static const struct {
+        hsc_dtype type;
+        double bound;
+    } cases[] = {{HSC_F16, 0.01}, {HSC_BF16, 0.08}, {HSC_Q8_0, 0.08}};
+    float *exact = alone((hsc_session_options){0}, NULL, 0, ids, N);
+    double size = 0;
+    for (int i = 0; i < N * TINY_VOCAB; i++) size = fmax(size, fabs(exact[i]));
+    for (size_t c = 0; c < 3; c++) {
+        hsc_session_options o = {.cache = cases[c].type, .n_threads = 2};
+        float *near = alone(o, NULL, 0, ids, N);
+        double worst = 0;
+        for (int i = 0; i < N * TINY_VOCAB; i++) worst = fmax(worst, fabs(near[i] - exact[i]));
+        assert_true(worst > 0 && worst <= cases[c].bound * size);
+        float *cut = alone(o, ids, 137, ids + 137, N - 137); /* one type, any cut: what is stored is what is read */
+        assert_memory_equal(cut, near + 137 * TINY_VOCAB, (size_t)(N - 137) * TINY_VOCAB * sizeof *cut);
+        free(cut);
+        free(near);
+    }
+    free(exact);
+    hsc_session *s;
+    hsc_error err = {0};
+    assert_int_equal(hsc_session_new(&s, model, &(hsc_session_options){.cache = HSC_I8}, &err), HSC_EINVAL);
+    assert_non_null(strstr(err.message, "I8"));
+}
+
+static void test_save(void **unused)
+{
+    (void)unused;
+    char path[128], other[128];
+    hsc_error err = {0};
+    snprintf(path, sizeof path, "%s/cache.safetensors", files.dir);
+    snprintf(other, sizeof other, "%s/model.safetensors", files.dir);
+    hsc_session *s = new_session((hsc_session_options){.max_seqs = 2}), *t = new_session((hsc_session_options){0});
+    free(append(s, 0, ids, 200));
+    assert_int_equal(hsc_session_fork(s, 0, 1, 150, NULL), HSC_OK);
+    assert_int_equal(hsc_session_save(s, 1, path, &err), HSC_OK);
+    assert_int_equal(hsc_session_load(t, 0, path, &err), HSC_OK);
+    assert_int_equal(hsc_session_length(t, 0), 150);
+    assert_same(append(t, 0, ids + 150, 20), alone((hsc_session_options){0}, ids, 150, ids + 150, 20), 20);
+    assert_int_equal(hsc_session_load(t, 0, other, &err), HSC_EFORMAT);
+    assert_non_null(strstr(err.message, "not a saved cache"));
+    assert_int_equal(hsc_session_length(t, 0), 0);
+    assert_int_equal(hsc_session_save(t, 0, path, &err), HSC_EINVAL);
+    hsc_session_free(s);
+    hsc_session_free(t);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fork), cmocka_unit_test(test_fork_limits),
+                                       cmocka_unit_test(test_ring), cmocka_unit_test(test_masks),
+                                       cmocka_unit_test(test_types), cmocka_unit_test(test_save)};
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
