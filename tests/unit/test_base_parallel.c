@@ -120,7 +120,8 @@ static void test_two_callers(void **state)
     (void)state;
     pthread_t threads[3];
     int differences[3] = {1, 1, 1};
-    for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, loops_of_a_thread, &differences[i]), 0);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, loops_of_a_thread, &differences[i]), 0);
     for (int i = 0; i < 3; i++) {
         pthread_join(threads[i], NULL);
         assert_int_equal(differences[i], 0);
@@ -129,20 +130,20 @@ static void test_two_callers(void **state)
 
 static void inner_loop(void *context, size_t task, int worker)
 {
-    int *counts = context;
+    int *totals = context;
     int sums[MAX_WORKERS] = {0};
     (void)worker;
     hsc__parallel_for(3, 7, add_one, sums);
-    counts[task] = 0;
-    for (int i = 0; i < MAX_WORKERS; i++) counts[task] += sums[i];
+    totals[task] = 0;
+    for (int i = 0; i < MAX_WORKERS; i++) totals[task] += sums[i];
 }
 
 static void test_loop_in_loop(void **state)
 {
     (void)state;
-    int counts[20] = {0};
-    hsc__parallel_for(4, 20, inner_loop, counts);
-    for (int i = 0; i < 20; i++) assert_int_equal(counts[i], 7);
+    int totals[20] = {0};
+    hsc__parallel_for(4, 20, inner_loop, totals);
+    for (int i = 0; i < 20; i++) assert_int_equal(totals[i], 7);
 }
 
 #if defined(__has_feature)

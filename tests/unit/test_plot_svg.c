@@ -114,7 +114,7 @@ static void test_no_control_character(void **state)
     map.y_title = "\x02";
     map.value_title = "\x03";
     draw(&map);
-    size_t n;
+    size_t n = 0;
     char *svg = scratch_read(scratch_path("map.svg"), &n);
     assert_true(hsc__utf8_valid(svg, n));
     for (size_t i = 0; i < n; i++) assert_true(svg[i] == '\n' || (unsigned char)svg[i] >= 0x20);
