@@ -46,18 +46,19 @@ hsc_status hsc__bpe_reserve(hsc__bpe *bpe, size_t n_merges, hsc_error *err)
     return HSC_OK;
 }
 
-/* The token whose text is left and right joined. */
-static hsc_token find_joined(const hsc__vocab *vocab, hsc__bytes left, hsc__bytes right)
+/* The token whose text is left and right joined, or -1. */
+static hsc_status find_joined(const hsc__vocab *vocab, hsc__bytes left, hsc__bytes right, hsc_token *out,
+                              hsc_error *err)
 {
     char small[256], *joined = small;
     size_t n = left.n + right.n;
     if (n > sizeof small) joined = hsc__malloc(n);
-    if (!joined) return -1;
+    if (!joined) return hsc__fail_memory(err, n, "a merge");
     memcpy(joined, left.data, left.n);
     memcpy(joined + left.n, right.data, right.n);
-    hsc_token id = hsc__vocab_find(vocab, joined, n);
+    *out = hsc__vocab_find(vocab, joined, n);
     if (joined != small) hsc__free(joined);
-    return id;
+    return HSC_OK;
 }
 
 hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__bytes right, const char *where,
@@ -65,7 +66,8 @@ hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__byte
 {
     hsc_token l = hsc__vocab_find(bpe->vocab, left.data, left.n);
     hsc_token r = hsc__vocab_find(bpe->vocab, right.data, right.n);
-    hsc_token merged = find_joined(bpe->vocab, left, right);
+    hsc_token merged;
+    HSC_TRY(find_joined(bpe->vocab, left, right, &merged, err));
     if (l < 0 || r < 0 || merged < 0) {
         const char *what = l < 0 ? "its left part" : r < 0 ? "its right part" : "the result";
         return hsc__fail(err, HSC_EFORMAT, 0, "%s[%u]: merge \"%.*s %.*s\": %s is not in the vocabulary", where, rank,
@@ -99,6 +101,7 @@ void hsc__bpe_scratch_free(hsc__bpe_scratch *scratch)
     hsc__free(scratch->ends);
     hsc__free(scratch->nodes);
     hsc__free(scratch->heap);
+    hsc__free(scratch->spelled);
     *scratch = (hsc__bpe_scratch){0};
 }
 
@@ -328,6 +331,19 @@ static hsc_status spell_rest(const hsc__bpe *bpe, hsc__bpe_scratch *s, const cha
     return HSC_OK;
 }
 
+/* The token that is this whole word, or -1. */
+static hsc_status find_whole(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n, hsc_token *out,
+                             hsc_error *err)
+{
+    if (bpe->byte_level) {
+        HSC_TRY(hsc__grow(&s->spelled, &s->spelled_capacity, n * 2, 1, err));
+        n = hsc__byte_level_spell(word, n, s->spelled);
+        word = s->spelled;
+    }
+    *out = hsc__vocab_find(bpe->vocab, word, n);
+    return HSC_OK;
+}
+
 hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n, hsc_error *err)
 {
     HSC_FAIL_IF(n >= NO_NODE, HSC_EINVAL, "a word of %zu bytes, at most %u are accepted", n, NO_NODE - 1);
@@ -335,9 +351,10 @@ hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char 
     HSC_TRY(hsc__grow(&s->ends, &s->ends_capacity, n, sizeof *s->ends, err));
     s->n = 0;
     if (bpe->ignore_merges) {
-        hsc_token id = bpe->byte_level ? hsc__byte_level_find(bpe->vocab, word, n) : hsc__vocab_find(bpe->vocab, word, n);
-        if (id >= 0) {
-            add_symbol(s, id, n);
+        hsc_token whole = -1;
+        HSC_TRY(find_whole(bpe, s, word, n, &whole, err));
+        if (whole >= 0) {
+            add_symbol(s, whole, n);
             return HSC_OK;
         }
     }

@@ -41,7 +41,8 @@ typedef struct hsc__bpe_scratch {
     size_t n, capacity, ends_capacity;
     struct hsc__bpe_node *nodes;
     uint64_t *heap;
-    size_t nodes_capacity, heap_capacity;
+    char *spelled; /* a word in the byte alphabet, for ignore_merges */
+    size_t nodes_capacity, heap_capacity, spelled_capacity;
 } hsc__bpe_scratch;
 void hsc__bpe_scratch_free(hsc__bpe_scratch *scratch);
 

@@ -73,20 +73,14 @@ hsc_status hsc__byte_level_decode(hsc__vocab *vocab, hsc__arena *arena, hsc_erro
     return HSC_OK;
 }
 
-hsc_token hsc__byte_level_find(const hsc__vocab *vocab, const char *bytes, size_t n)
+size_t hsc__byte_level_spell(const char *bytes, size_t n, char *out)
 {
-    char small[256], *spelled = small;
-    if (n == 0 || n > SIZE_MAX / 2) return -1;
-    if (n * 2 > sizeof small) spelled = hsc__malloc(n * 2);
-    if (!spelled) return -1;
     size_t length = 0;
     for (size_t i = 0; i < n; i++) {
         char one[4];
-        int step = hsc__byte_spell((unsigned char)bytes[i], one);
-        memcpy(spelled + length, one, (size_t)step);
-        length += (size_t)step;
+        size_t step = (size_t)hsc__byte_spell((unsigned char)bytes[i], one);
+        memcpy(out + length, one, step);
+        length += step;
     }
-    hsc_token id = hsc__vocab_find(vocab, spelled, length);
-    if (spelled != small) hsc__free(spelled);
-    return id;
+    return length;
 }

@@ -16,7 +16,7 @@ int hsc__byte_of(int32_t code_point);
  * its own text. Memory comes from the arena. */
 hsc_status hsc__byte_level_decode(hsc__vocab *vocab, hsc__arena *arena, hsc_error *err);
 
-/* The id of the token that stands for these bytes, spelled in the alphabet, or -1. */
-hsc_token hsc__byte_level_find(const hsc__vocab *vocab, const char *bytes, size_t n);
+/* Spells n bytes in the alphabet into out[2 * n]; returns the length. */
+size_t hsc__byte_level_spell(const char *bytes, size_t n, char *out);
 
 #endif

@@ -41,8 +41,11 @@ hsc_token hsc_token_find(const hsc_tokenizer *tokenizer, const char *bytes, size
 {
     const hsc__added_token *added = hsc__added_find(&tokenizer->added, bytes, n);
     if (added) return added->id;
-    hsc_token spelled = tokenizer->bpe.byte_level ? hsc__byte_level_find(&tokenizer->vocab, bytes, n) : -1;
-    if (spelled >= 0 && is_bytes(tokenizer, spelled, bytes, n)) return spelled;
+    char spelled[128];
+    if (tokenizer->bpe.byte_level && n <= sizeof spelled / 2) { /* the common case, found at once */
+        hsc_token id = hsc__vocab_find(&tokenizer->vocab, spelled, hsc__byte_level_spell(bytes, n, spelled));
+        if (id >= 0 && is_bytes(tokenizer, id, bytes, n)) return id;
+    }
     hsc_token other = -1; /* a byte piece <0x41> counts only when no token is spelled so */
     for (size_t i = 0; i < tokenizer->vocab.n; i++) {
         uint8_t kind = tokenizer->vocab.kind[i];

@@ -21,6 +21,20 @@ typedef struct folder {
 } folder;
 enum { CONFIG, SPECIAL_MAP, ADDED };
 
+/* transformers writes model_max_length as 10 to the 30th, which is no integer of 64 bits: here, where no number but the
+ * keys of an object is of interest, integers are read as reals. */
+static hsc_status load_config(json_t **out, const char *path, hsc_error *err)
+{
+    char *text;
+    size_t n;
+    HSC_TRY(hsc__read_file(&text, &n, path, HSC__TOKENIZER_FILE_LIMIT, err));
+    size_t mark = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    *out = json_loadb(text + mark, n - mark, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL);
+    hsc_status status = *out ? HSC_OK : hsc__json_parse(out, text, n, path, err); /* which says what is wrong */
+    hsc__free(text);
+    return status;
+}
+
 static hsc_status open_files(folder *f, hsc_error *err)
 {
     static const char *const names[3] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"};
@@ -28,7 +42,8 @@ static hsc_status open_files(folder *f, hsc_error *err)
         f->path[i] = hsc__path_join(f->dir, names[i]);
         if (!f->path[i]) return hsc__fail_memory(err, 1, f->dir);
         if (!hsc__is_file(f->path[i])) continue;
-        HSC_TRY(hsc__json_load(&f->file[i], f->path[i], HSC__TOKENIZER_FILE_LIMIT, err));
+        HSC_TRY(i == CONFIG ? load_config(&f->file[i], f->path[i], err)
+                            : hsc__json_load(&f->file[i], f->path[i], HSC__TOKENIZER_FILE_LIMIT, err));
         HSC_FAIL_IF(!json_is_object(f->file[i]), HSC_EFORMAT, "%s: must hold an object", f->path[i]);
     }
     return HSC_OK;

@@ -1,5 +1,6 @@
 /* A tokenizer.json: the long lists are read from its text, the rest through the JSON parser. */
 #include "base/file.h"
+#include "formats/content.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/json_lists.h"
 #include "tokenizer/load.h"
@@ -108,13 +109,13 @@ static hsc_status parse_rest(json_t **out, const char *text, size_t n, hsc__json
     return status;
 }
 
-static hsc_status load(hsc_tokenizer *t, const char *path, const char *dir, hsc_error *err)
+static hsc_status load(hsc_tokenizer *t, size_t n, const char *path, const char *dir, hsc_error *err)
 {
-    size_t n;
     hsc__json_range vocab, merges;
     json_t *root;
-    HSC_TRY(hsc__read_file(&t->files[0], &n, path, HSC__TOKENIZER_FILE_LIMIT, err));
     const char *text = t->files[0];
+    HSC_FAIL_IF(n == 0, HSC_EFORMAT, "%s: is empty, JSON is expected", path);
+    if (hsc__is_lfs_pointer(text, n)) return hsc__fail_lfs_pointer(path, err);
     hsc__json_find_lists(text, n, &vocab, &merges);
     hsc_status status = parse_rest(&root, text, n, vocab, merges, path, err);
     /* The whole text gives the true line and column of what is wrong. */
@@ -128,13 +129,28 @@ static hsc_status load(hsc_tokenizer *t, const char *path, const char *dir, hsc_
     return status;
 }
 
-hsc_status hsc__tokenizer_from_json(hsc_tokenizer **out, const char *path, const char *dir, hsc_error *err)
+hsc_status hsc__tokenizer_parse_json(hsc_tokenizer **out, char *text, size_t n, const char *path, const char *dir,
+                                     hsc_error *err)
 {
-    HSC_TRY(hsc__tokenizer_new(out, err));
-    hsc_status status = load(*out, path, dir, err);
+    hsc_status status = hsc__tokenizer_new(out, err);
+    if (status != HSC_OK) {
+        hsc__free(text);
+        return status;
+    }
+    (*out)->files[0] = text;
+    status = load(*out, n, path, dir, err);
     if (status != HSC_OK) {
         hsc_tokenizer_free(*out);
         *out = NULL;
     }
     return status;
+}
+
+hsc_status hsc__tokenizer_from_json(hsc_tokenizer **out, const char *path, const char *dir, hsc_error *err)
+{
+    char *text;
+    size_t n;
+    *out = NULL;
+    HSC_TRY(hsc__read_file(&text, &n, path, HSC__TOKENIZER_FILE_LIMIT, err));
+    return hsc__tokenizer_parse_json(out, text, n, path, dir, err);
 }

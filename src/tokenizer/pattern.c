@@ -28,6 +28,7 @@ static void release(void *ptr, void *user)
 static hsc_status fail_code(int code, PCRE2_SIZE offset, const char *pattern, size_t n, hsc_error *err)
 {
     PCRE2_UCHAR reason[160] = "?";
+    if (code == PCRE2_ERROR_HEAP_FAILED) return hsc__fail_memory(err, n, "a pattern");
     pcre2_get_error_message(code, reason, sizeof reason);
     return hsc__fail(err, HSC_EFORMAT, 0, "pattern \"%.*s\": %s (at %zu of its translation)", (int)(n > 300 ? 300 : n),
                      pattern, (const char *)reason, (size_t)offset);

@@ -48,6 +48,10 @@ hsc_status hsc__tokenizer_finish(hsc_tokenizer *tokenizer, hsc_error *err);
 hsc_status hsc__tokenizer_add_token(hsc_tokenizer *tokenizer, hsc__added_token token, const char *where,
                                     hsc_error *err);
 
+/* A tokenizer.json in memory: text[0..n) with a NUL behind it, from hsc__malloc, which the tokenizer (or the failure)
+ * takes. `path` names it in messages; `dir` is the folder whose other files count too, or NULL. */
+hsc_status hsc__tokenizer_parse_json(hsc_tokenizer **out, char *text, size_t n, const char *path, const char *dir,
+                                     hsc_error *err);
 hsc_status hsc__tokenizer_from_json(hsc_tokenizer **out, const char *path, const char *dir, hsc_error *err);
 hsc_status hsc__tokenizer_from_merges(hsc_tokenizer **out, const char *dir, hsc_error *err);
 

@@ -64,8 +64,8 @@ hsc_status hsc__pieces_begin(hsc__pieces *p, const hsc__splitter *splitter, cons
     p->splitter = splitter;
     p->text = text;
     p->n = n;
-    for (size_t i = 0; i < splitter->n_steps; i++) p->level[i] = (hsc__split_level){0};
-    p->level[0].limit = n;
+    p->level[0] = (hsc__split_level){.limit = n};
+    for (size_t i = 1; i < splitter->n_steps; i++) p->level[i] = (hsc__split_level){0};
     for (size_t i = 0; i < splitter->n_steps; i++)
         if (splitter->step[i].kind == HSC__SPLIT_PATTERN) return clean(p, err);
     return HSC_OK;
@@ -76,13 +76,17 @@ static bool is_ascii_punctuation(int32_t c)
     return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
 }
 
-static bool matches_character(hsc__split_kind kind, int32_t c)
+/* Whether the step matches the character at text[0..n), whose length goes into *length. */
+static bool matches_character(hsc__split_kind kind, const char *text, size_t n, size_t *length)
 {
-    switch (kind) {
-    case HSC__SPLIT_NUMBERS: return hsc__class_of(c) == HSC__NUMBER;
-    case HSC__SPLIT_PUNCTUATION: return is_ascii_punctuation(c) || hsc__major_category(c) == 'P';
-    default: return hsc__is_space(c);
-    }
+    hsc__class class;
+    *length = (size_t)hsc__read_class(text, n, &class);
+    if (kind == HSC__SPLIT_NUMBERS) return class == HSC__NUMBER;
+    if (kind == HSC__SPLIT_SPACES) return class == HSC__SPACE;
+    if (class != HSC__OTHER) return false;
+    int32_t c;
+    hsc__utf8_read(text, n, &c);
+    return is_ascii_punctuation(c) || hsc__major_category(c) == 'P';
 }
 
 /* The next match of the step in its piece at or after the cursor; at the limit when there is none. */
@@ -100,15 +104,11 @@ static hsc_status find_match(hsc__pieces *p, size_t depth, hsc_error *err)
         level->match_end = level->base + end;
         return HSC_OK;
     }
-    for (size_t i = level->cursor; i < level->limit;) {
-        int32_t c;
-        size_t length = (size_t)hsc__utf8_read(p->text + i, level->limit - i, &c);
-        if (c >= 0 && matches_character(step->kind, c)) {
-            level->match_start = i;
-            level->match_end = i + length;
-            return HSC_OK;
-        }
-        i += length;
+    for (size_t i = level->cursor, length; i < level->limit; i += length) {
+        if (!matches_character(step->kind, p->text + i, level->limit - i, &length)) continue;
+        level->match_start = i;
+        level->match_end = i + length;
+        break;
     }
     return HSC_OK;
 }

@@ -1,0 +1,325 @@
+"""Every tokenizer that headscope can read against the tokenizers package (and transformers), on random Unicode and on
+every line of the test texts: same ids, and for byte-level ones the same bytes back. The library is called through ctypes.
+"""
+import ctypes
+import json
+import pathlib
+import random
+import tempfile
+import unicodedata
+
+import common
+from tokenizers import Tokenizer
+
+STRINGS = 1500  # random strings a tokenizer
+GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LINES = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|"
+         r"\s*[\r\n]+|\s+(?!\S)|\s+")
+PATTERNS = {
+    "gpt2": GPT2_PATTERN,
+    "gpt2 without its last branch": GPT2_PATTERN.rsplit("|", 1)[0],
+    "llama3": LINES % "{1,3}",
+    "qwen2": LINES % "",
+    "llama3 with a group": "(?:" + LINES % "{1,3}" + ")",
+    "cased words": r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+                   r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+                   r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "marks and signs": r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|"
+                       r" ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "words": r"\w+|[^\w\s]+",
+    "digits": r"\d|\D+",
+    "not words": r"\W+",
+    "Han": r"\p{Han}+|[^\s\p{Han}]+",
+    "negated": r"\P{L}+|\p{^N}+",
+    "blanks at the end": r"\s+$",
+    "start": r"^\s+",
+    "everything": r"[\s\S]",
+    "cut before capitals": r"(?=\p{Lu})",
+    "possessive": r"\p{L}++|\s*+",
+    "not a blank": r"\S+",
+}
+BEHAVIORS = ["Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"]
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_int), ("offset", ctypes.c_uint64), ("message", ctypes.c_char * 1024)]
+
+
+class Encoding(ctypes.Structure):
+    _fields_ = [("ids", ctypes.POINTER(ctypes.c_int32)), ("spans", ctypes.POINTER(ctypes.c_size_t)),
+                ("n", ctypes.c_size_t), ("capacity", ctypes.c_size_t)]
+
+
+def load_library():
+    path = pathlib.Path(common.PROGRAM).parent / "libheadscope.so"
+    common.require(path.exists(), f"no library at {path}")
+    library = ctypes.CDLL(str(path))
+    library.hsc_decode.restype = ctypes.c_int64
+    return library
+
+
+class Ours:
+    def __init__(self, library, path):
+        self.library, self.handle, self.out = library, ctypes.c_void_p(), Encoding()
+        err = Error()
+        if library.hsc_tokenizer_open(ctypes.byref(self.handle), str(path).encode(), ctypes.byref(err)):
+            raise RuntimeError(err.message.decode())
+
+    def encode(self, text, add=False, parse=False):
+        data, err = text.encode(), Error()
+        if self.library.hsc_encode(self.handle, data, ctypes.c_size_t(len(data)), add + 2 * parse,
+                                   ctypes.byref(self.out), ctypes.byref(err)):
+            raise RuntimeError(err.message.decode())
+        return self.out.ids[:self.out.n]
+
+    def spans(self):
+        return [(self.out.spans[2 * i], self.out.spans[2 * i + 1]) for i in range(self.out.n)]
+
+    def decode(self, ids):
+        array, n_ids = (ctypes.c_int32 * len(ids))(*ids), ctypes.c_size_t(len(ids))
+        n = self.library.hsc_decode(self.handle, array, n_ids, None, ctypes.c_size_t(0))
+        out = ctypes.create_string_buffer(max(n, 1))
+        self.library.hsc_decode(self.handle, array, n_ids, out, ctypes.c_size_t(n))
+        return out.raw[:n]
+
+    def close(self):
+        self.library.hsc_encoding_free(ctypes.byref(self.out))
+        self.library.hsc_tokenizer_free(self.handle)
+
+
+def character(rng):
+    kind = rng.random()
+    if kind < 0.35:
+        return chr(rng.randrange(32, 127))
+    if kind < 0.5:
+        return rng.choice(" \n\t\r\x0b\x0c\x85\xa0\u1680\u2000\u2009\u200a\u200b\u2028\u2029\u202f\u205f\u3000\u180e\ufeff")
+    if kind < 0.6:
+        return rng.choice(["'s", "'t", "'re", "'ve", "'m", "'ll", "'d", "'S", "'LL", "'\u017f", " '", "''", "e\u0301",
+                           "\u1100\u1161\u11a8", "\u212b", "\ufb01", "<s>", "<x>", "<y>", "<x>b", "đem", "\u2581", "  "])
+    if kind < 0.75:
+        return chr(rng.randrange(0xA0, 0x3000))
+    while True:
+        code = rng.randrange(0x110000)
+        if not 0xD800 <= code <= 0xDFFF:
+            return chr(code)
+
+
+def strings(seed):
+    rng = random.Random(seed)
+    return ["".join(character(rng) for _ in range(rng.randrange(0, 32))) for _ in range(STRINGS)]
+
+
+def lines():
+    out = []
+    for path in sorted(common.require_data("text").glob("**/*.txt")):
+        with open(path, encoding="utf-8", newline="") as file:
+            out += file.read().split("\n")
+    return out
+
+
+def compare(name, ours, theirs, texts, add=False, parse=False, lossless=True):
+    theirs.encode_special_tokens = not parse
+    wrong = 0
+    for text in texts:
+        want, got = theirs.encode(text, add_special_tokens=add).ids, ours.encode(text, add, parse)
+        back = not lossless or ours.decode(got) == text.encode()
+        if want != got or not back:
+            wrong += 1
+            if wrong <= 3:
+                print(f"  {name}: {text!r}\n    right {want}\n    ours  {got}{'' if back else ' (bytes differ)'}")
+    print(f"{name:46} {len(texts):7} texts {wrong:6} wrong")
+    return wrong
+
+
+def compare_json(library, name, tree, texts=None, **how):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "tokenizer.json"
+        path.write_text(json.dumps(tree), encoding="utf-8")
+        ours = Ours(library, path)
+        try:
+            return compare(name, ours, Tokenizer.from_file(str(path)), texts or strings(name), **how)
+        finally:
+            ours.close()
+
+
+def gpt2():
+    return json.loads(common.require_data("tokenizers", "gpt2", "tokenizer.json").read_text(encoding="utf-8"))
+
+
+def tinystories():
+    return json.loads(common.require_data("models", "tinystories-656k", "tokenizer.json").read_text(encoding="utf-8"))
+
+
+def added(content, id, **flags):
+    return dict(dict(id=id, content=content, single_word=False, lstrip=False, rstrip=False, normalized=False, special=False),
+                **flags)
+
+
+def byte_level(**change):
+    return dict({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}, **change)
+
+
+def test_gpt2_on_texts():
+    library, path = load_library(), common.require_data("tokenizers", "gpt2", "tokenizer.json")
+    ours = Ours(library, path)
+    texts = lines()
+    whole = ["\n".join(texts[i:i + 2000]) for i in range(0, len(texts), 2000)]
+    assert compare("gpt2, every line and longer parts", ours, Tokenizer.from_file(str(path)), texts + whole) == 0
+    ours.close()
+
+
+def test_patterns():
+    library, wrong = load_library(), 0
+    for name, pattern in PATTERNS.items():
+        tree = gpt2()
+        split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+        tree["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, byte_level(use_regex=False)]}
+        wrong += compare_json(library, "pattern " + name, tree)
+    assert wrong == 0
+
+
+def test_split_behaviors():
+    library, wrong = load_library(), 0
+    for behavior in BEHAVIORS:
+        for invert in (False, True):
+            for pattern in ({"Regex": r"\s|\p{P}"}, {"String": "b"}, {"Regex": GPT2_PATTERN}):
+                tree = gpt2()
+                split = {"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
+                tree["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [split, byte_level()]}
+                wrong += compare_json(library, f"{behavior}{' inverted' if invert else ''} {str(pattern)[2:18]}", tree,
+                                      strings(behavior)[:400], lossless="Removed" != behavior)
+    assert wrong == 0
+
+
+def test_steps():
+    library, wrong = load_library(), 0
+    sequences = {
+        "digits, byte level": [{"type": "Digits", "individual_digits": True}, byte_level()],
+        "runs of digits": [{"type": "Digits", "individual_digits": False}, byte_level()],
+        "punctuation": [{"type": "Punctuation", "behavior": "Isolated"}, byte_level()],
+        "runs of punctuation": [{"type": "Punctuation", "behavior": "Contiguous"}, byte_level()],
+        "add_prefix_space": [byte_level(add_prefix_space=True)],
+        "no pattern": [byte_level(use_regex=False)],
+        "three steps": [{"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}"}, "behavior": "Isolated", "invert": False},
+                        {"type": "Split", "pattern": {"Regex": "[一-龥\u3040-\u309f\u30a0-\u30ff]+"}, "behavior": "Isolated",
+                         "invert": False},
+                        {"type": "Split", "pattern": {"Regex": PATTERNS["marks and signs"]}, "behavior": "Isolated",
+                         "invert": False}, byte_level(use_regex=False)],
+    }
+    for name, steps in sequences.items():
+        tree = gpt2()
+        tree["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
+        wrong += compare_json(library, name, tree, lossless="prefix" not in name)
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        tree = gpt2()
+        tree["normalizer"] = {"type": form}
+        wrong += compare_json(library, form, tree, settled(strings(form)), lossless=False)
+    tree = gpt2()
+    tree["model"]["ignore_merges"] = True
+    wrong += compare_json(library, "ignore_merges", tree)
+    assert wrong == 0
+
+
+def settled(texts):
+    """Without characters that Python's Unicode lacks: the normalizers of both sides are of different versions there."""
+    return ["".join(c for c in text if unicodedata.category(c) != "Cn") for text in texts]
+
+
+def test_added_tokens():
+    library, wrong = load_library(), 0
+    sets = {
+        "plain": [added("<x>", 50257), added("<x>b", 50258), added("đem", 50259, normalized=True)],
+        "strip": [added("<x>", 50257, lstrip=True), added("<y>", 50258, rstrip=True), added("<x>b", 50259)],
+        "strip both": [added("<x>", 50257, lstrip=True, rstrip=True), added("<s>", 50258, rstrip=True, special=True)],
+        "single word": [added("<x>", 50257, single_word=True), added("s", 82, single_word=True),
+                        added("đem", 50258, single_word=True, normalized=True)],
+        "special": [added("<s>", 50257, special=True), added("<x>", 50258, special=True), added("<y>", 50259)],
+    }
+    for name, tokens in sets.items():
+        for normalizer in (None, {"type": "NFC"}):
+            tree = gpt2()
+            tree["added_tokens"] = tree["added_tokens"] + tokens
+            tree["normalizer"] = normalizer
+            texts = settled(strings(name))
+            for parse in (False, True):
+                wrong += compare_json(library, f"added {name}{' NFC' if normalizer else ''}{' parsed' if parse else ''}", tree,
+                                      texts, parse=parse, lossless=normalizer is None and "strip" not in name)
+    assert wrong == 0
+
+
+def toy(normalizer=None, pre_tokenizer=None):
+    """The vocabulary of case B09."""
+    pieces = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
+    pieces += "▁ h e l o u n s ▁h el lo ▁hel ▁hello hel hello ▁u ns ▁uns uns ▁▁".split()
+    merges = ["▁ h", "e l", "l o", "▁h el", "h el", "▁hel lo", "hel lo", "▁ u", "n s", "▁u ns", "u ns", "▁ ▁"]
+    return {"version": "1.0", "truncation": None, "padding": None,
+            "added_tokens": [added(t, i, special=True) for i, t in enumerate(pieces[:3])],
+            "normalizer": normalizer, "pre_tokenizer": pre_tokenizer, "post_processor": None, "decoder": None,
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
+                      "vocab": {t: i for i, t in enumerate(pieces)}, "merges": merges}}
+
+
+def test_sentencepiece_like():
+    library, wrong = load_library(), 0
+    rng = random.Random(9)
+    texts = ["".join(rng.choice(["hello", "uns", " ", "  ", "<s>", "</s>", "h", "el", "o", "é", "🦙", "\n", "▁"])
+                     for _ in range(rng.randrange(0, 9))) for _ in range(2000)]
+    prepend = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+                                                   {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}
+    variants = {"prepend and replace": (prepend, None), "replace": (prepend["normalizers"][1], None)}
+    for scheme in ("always", "first", "never"):
+        for split in (True, False):
+            variants[f"Metaspace {scheme} {split}"] = (
+                None, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split})
+    for name, (normalizer, pre_tokenizer) in variants.items():
+        for parse in (False, True):
+            wrong += compare_json(library, f"toy {name}{' parsed' if parse else ''}", toy(normalizer, pre_tokenizer), texts,
+                                  parse=parse, lossless=False)
+    for parse in (False, True):
+        wrong += compare_json(library, f"tinystories{' parsed' if parse else ''}", tinystories(), strings(1) + lines()[::9],
+                              parse=parse, add=True, lossless=False)
+    assert wrong == 0
+
+
+def test_folder_as_transformers():
+    """vocab.json and merges.txt, with what may lie beside them, as AutoTokenizer reads them."""
+    import shutil
+    from transformers import AutoTokenizer
+    library, wrong = load_library(), 0
+    source = common.require_data("tokenizers", "gpt2")
+    x = {k: v for k, v in added("<x>", 0).items() if k != "id"}
+    folders = {
+        "nothing beside": {},
+        "added_tokens.json": {"added_tokens": {"<x>": 50257, "<y>": 50258}},
+        "special_tokens_map.json": {"special_tokens_map": {"bos_token": "<s>", "pad_token": "<x>"}},
+        "tokenizer_config.json": {"tokenizer_config": {
+            "add_bos_token": True, "add_prefix_space": True, "model_max_length": 10 ** 30,
+            "added_tokens_decoder": {"50257": x, "50256": dict(x, content="<|endoftext|>", special=True)}}},
+        "add_eos_token": {"tokenizer_config": {"add_eos_token": True, "eos_token": "<y>"}},
+        "extra special tokens": {"tokenizer_config": {"pad_token": "<x>", "extra_special_tokens": ["<y>"]}},
+    }
+    for name, files in folders.items():
+        with tempfile.TemporaryDirectory() as folder:
+            for file in ("vocab.json", "merges.txt", "config.json"):
+                shutil.copy(source / file, folder)
+            for file, tree in files.items():
+                (pathlib.Path(folder) / f"{file}.json").write_text(json.dumps(tree), encoding="utf-8")
+            ours, theirs = Ours(library, folder), AutoTokenizer.from_pretrained(folder)
+            texts = strings(name) + ["a<|endoftext|>b", "<x> é", "hello <y>a", ""]
+            bad = 0
+            for text in texts:
+                for add in (False, True):
+                    want = theirs(text, add_special_tokens=add)["input_ids"]
+                    got = ours.encode(text, add, True)
+                    bad += want != got
+                    if want != got and bad <= 3:
+                        print(f"  {name}: {text!r}\n    right {want}\n    ours  {got}")
+            print(f"{'folder: ' + name:46} {2 * len(texts):7} texts {bad:6} wrong")
+            wrong += bad
+            ours.close()
+    assert wrong == 0
+
+
+if __name__ == "__main__":
+    common.main(globals())
