@@ -154,23 +154,29 @@ static void test_true_colour(void **state)
     }
 }
 
-/* xterm's colours: 1 is darker than 0.5, which is darker than 0, and none is far from the ramp. */
+/* xterm's cube of colours: never lighter as the weight grows, nine steps, none far from the ramp. */
 static void test_256_colours(void **state)
 {
     (void)state;
-    static const int levels[] = {0, 95, 135, 175, 215, 255};
-    hsc__heatmap map = {.n_rows = 6, .n_cols = 6, .values = six, .causal = true};
-    int cells[4096];
-    show(&map, HSC__TERMINAL_256, 0);
-    backgrounds(line_of("2  "), cells, false);
-    for (int j = 0; j < 3; j++) {
-        int c = cells[3 + 2 * j];
-        assert_true(c >= 16 && c < 256);
-        unsigned rgb =
-            c >= 232 ? 0x010101u * (unsigned)(8 + 10 * (c - 232))
-                     : (unsigned)(levels[(c - 16) / 36] << 16 | levels[(c - 16) / 6 % 6] << 8 | levels[(c - 16) % 6]);
-        assert_true(colour_distance(rgb, blues(six[12 + j])) <= 40);
+    enum { N = 30 };
+    static const unsigned levels[] = {0, 95, 135, 175, 215, 255};
+    float values[N];
+    for (int j = 0; j < N; j++) values[j] = (float)j / (N - 1);
+    hsc__heatmap map = {.n_rows = 1, .n_cols = N, .values = values};
+    int cells[4096], steps = 0;
+    unsigned before = 255 * 10;
+    show(&map, HSC__TERMINAL_256, 80);
+    assert_int_equal(backgrounds(line_of("0  \x1b"), cells, false), 3 + 2 * N);
+    for (int j = 0; j < N; j++) {
+        int c = cells[3 + 2 * j] - 16;
+        assert_true(c >= 0 && c < 216);
+        unsigned r = levels[c / 36], g = levels[c / 6 % 6], b = levels[c % 6], light = 3 * r + 6 * g + b;
+        assert_true(colour_distance(r << 16 | g << 8 | b, blues(values[j])) <= 80);
+        assert_true(light <= before);
+        steps += light < before;
+        before = light;
     }
+    assert_int_equal(steps, 8); /* the first, white, is none */
 }
 
 /* Cells begin in the same column whatever the labels are. */
