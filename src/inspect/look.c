@@ -5,6 +5,7 @@
  */
 #include "base/alloc.h"
 #include "base/status.h"
+#include "kernels/kernels.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -33,13 +34,10 @@ typedef struct row_shares {
 /* query >= 1: position 0 of a causal model can only look at itself and is left out everywhere. */
 static row_shares share_row(const float *row, int query, int n_key)
 {
-    double other = 0, entropy = 0;
-    for (int key = 0; key < n_key; key++) {
-        double weight = row[key];
-        if (weight > 0) entropy -= weight * log(weight);
-        if (key != 0 && key != query && key != query - 1) other += weight;
-    }
-    return (row_shares){row[0], row[query], row[query - 1], (float)other, (float)entropy};
+    const hsc__kernels *k = hsc__kernels_get();
+    float before = query > 2 ? k->row_sum(row + 1, query - 2) : 0;
+    float after = k->row_sum(row + query + 1, n_key - query - 1);
+    return (row_shares){row[0], row[query], row[query - 1], before + after, k->row_entropy(row, n_key)};
 }
 
 typedef struct share_sums {
@@ -94,16 +92,22 @@ static int stronger(const hsc_link *a, const hsc_link *b)
 
 static void keep_link(const hsc_link *link, hsc_link *best, int *n_best, int capacity)
 {
-    if (capacity <= 0 || (*n_best == capacity && !stronger(link, &best[capacity - 1]))) return;
+    if (*n_best == capacity && !stronger(link, &best[capacity - 1])) return;
     int at = *n_best < capacity ? (*n_best)++ : capacity - 1;
     for (; at > 0 && stronger(link, &best[at - 1]); at--) best[at] = best[at - 1];
     best[at] = *link;
 }
 
+/* Only weights that could enter the list are looked at: those not below its last, whose equals may come before it. */
 static void keep_row(const float *row, int n_key, hsc_link link, hsc_link *best, int *n_best, int capacity)
 {
-    for (int key = 1; key < n_key; key++) {
-        if (!(row[key] > 0) || key == link.query || key == link.query - 1) continue;
+    const hsc__kernels *k = hsc__kernels_get();
+    if (capacity <= 0) return;
+    for (int key = 0;;) {
+        float threshold = *n_best < capacity ? 0 : nextafterf(best[capacity - 1].weight, 0);
+        key = k->row_above(row, key + 1, n_key, threshold);
+        if (key >= n_key) return;
+        if (key == link.query || key == link.query - 1) continue;
         link.key = key;
         link.weight = row[key];
         keep_link(&link, best, n_best, capacity);
