@@ -83,7 +83,7 @@ static bool read_double(hsc__gguf_kind kind, const unsigned char *from, double *
         memcpy(out, from, sizeof *out);
         return isfinite(*out);
     }
-    int64_t whole;
+    int64_t whole = 0;
     bool fits = is_int(kind) && read_int(kind, from, &whole);
     if (fits) *out = (double)whole;
     return fits;
@@ -101,7 +101,7 @@ hsc_status hsc__gguf_get_int(const hsc__gguf *gguf, const char *key, int64_t fal
     *out = fallback;
     if (!kv) return HSC_OK;
     if (!is_int(kv->kind)) return fail_kind(gguf, kv, "an integer", err);
-    int64_t value;
+    int64_t value = 0;
     bool fits = read_int(kv->kind, kv->value, &value) && value >= low && value <= high;
     HSC_FAIL_IF(!fits, HSC_EFORMAT, "%s: '%s' is %lld, it must be from %lld to %lld", gguf->path, key, (long long)value,
                 (long long)low, (long long)high);
@@ -199,7 +199,7 @@ static hsc_status convert_ints(const hsc__gguf *gguf, hsc__gguf_kv *kv, hsc_erro
     if (!ints) return HSC_ENOMEM;
     size_t step = hsc__gguf_kind_size(kv->item_kind);
     for (uint64_t i = 0; i < kv->count; i++) {
-        int64_t value;
+        int64_t value = 0;
         bool fits = read_int(kv->item_kind, kv->value + i * step, &value) && value >= INT32_MIN && value <= INT32_MAX;
         HSC_FAIL_IF(!fits, HSC_EFORMAT, "%s: '%s': element %llu is %lld, which does not fit 32 bits", gguf->path,
                     kv->key, (unsigned long long)i, (long long)value);

@@ -186,6 +186,7 @@ static void test_tensor_infos(void **state) /* B37 */
     expect_tensor("t", 1, 1, 1, 4, 0, 64, HSC_EUNSUPPORTED, "type 4");
     expect_tensor("t", 1, 1, 1, 0xffffffffu, 0, 64, HSC_EUNSUPPORTED, "type 4294967295");
     expect_tensor("t", 1, 1, 1, 0, UINT64_MAX - 31, 64, HSC_EFORMAT, "64 bytes of data");
+    expect_tensor("t", 1, 8, 1, 0, UINT64_MAX - 31, 64, HSC_EFORMAT, "64 bytes of data"); /* the sum wraps to 0 */
     expect_tensor("t", 1, 1, 1, 0, 64, 64, HSC_EFORMAT, "64 bytes of data");
     expect_tensor("t", 1, 1, 1, 0, 1, 64, HSC_EFORMAT, "no multiple of 32");
     expect_tensor("t", 1, 1000, 1, 0, 0, 0, HSC_EFORMAT, "4000 bytes");
@@ -202,6 +203,28 @@ static void test_tensor_infos(void **state) /* B37 */
     expect_tensor("t", 1, 32, 1, 2, 0, 18, HSC_OK, "");
     expect_tensor("t", 1, 32, 1, 2, 0, 17, HSC_EFORMAT, "18 bytes");
     expect_tensor("t", 1, 32, 1, 2, 32, 50, HSC_OK, "");
+}
+
+/* The data start at a multiple of the file's own alignment. */
+static void test_data_start(void **state)
+{
+    (void)state;
+    for (uint32_t alignment = 8; alignment <= 4096; alignment *= 2) {
+        bytes b = {0};
+        hsc__gguf *g;
+        hsc_error err = {0};
+        const float values[2] = {1.5f, -2.5f};
+        put_header(&b, 3, 1, 1);
+        put_kv_u32(&b, "general.alignment", alignment);
+        put_tensor(&b, "t", 1, (const uint64_t[]){2}, 0, alignment);
+        put_padding(&b, alignment);
+        put_zeros(&b, alignment);
+        put(&b, values, sizeof values);
+        if (hsc__gguf_parse(&g, b.data, b.n, "x", &err) != HSC_OK) fail_msg("%u: %s", (unsigned)alignment, err.message);
+        assert_memory_equal(hsc__tensors_find(hsc__gguf_tensors(g), "t")->data, values, sizeof values);
+        hsc__gguf_close(g);
+        bytes_free(&b);
+    }
 }
 
 static void test_two_tensors(void **state)
@@ -267,6 +290,10 @@ static void test_metadata_refusals(void **state)
     put_kv_u32(&b, "", 1);
     put_zeros(&b, 8);
     expect(&b, HSC_EFORMAT, "0 bytes long");
+    put_header(&b, 3, 0, 1);
+    put_u64(&b, UINT64_MAX - 31); /* from byte 32 on, so that the sum wraps to 0 */
+    put_zeros(&b, 32);
+    expect(&b, HSC_EFORMAT, "18446744073709551584 bytes at byte 32");
     put_header(&b, 3, 0, 1);
     put_kv_u32(&b, "\xc3", 1);
     expect(&b, HSC_EFORMAT, "not text");
@@ -400,16 +427,23 @@ static void test_all_kinds(void **state)
     hsc__gguf *g;
     hsc_error err = {0};
     assert_int_equal(hsc__gguf_open(&g, path, &err), HSC_OK);
-    static const char *const rows[][3] = {
-        {"general.architecture", "string", "test"}, {"k.u8", "u8", "255"},
-        {"k.i8", "i8", "-1"}, {"k.u16", "u16", "65535"},
-        {"k.i16", "i16", "-2"}, {"k.u32", "u32", "4294967295"},
-        {"k.i32", "i32", "-3"}, {"k.f32", "f32", "1.5"},
-        {"k.bool", "bool", "true"}, {"k.str", "string", "h\xc3\xa9llo"},
-        {"k.u64", "u64", "18446744073709551615"}, {"k.i64", "i64", "-4"},
-        {"k.f64", "f64", "2.5"}, {"k.arr_str", "string[]", "3 values"},
-        {"k.arr_f32", "f32[]", "2 values"}, {"k.arr_empty", "u32[]", "0 values"},
-        {"k.arr_bool", "bool[]", "2 values"}};
+    static const char *const rows[][3] = {{"general.architecture", "string", "test"},
+                                          {"k.u8", "u8", "255"},
+                                          {"k.i8", "i8", "-1"},
+                                          {"k.u16", "u16", "65535"},
+                                          {"k.i16", "i16", "-2"},
+                                          {"k.u32", "u32", "4294967295"},
+                                          {"k.i32", "i32", "-3"},
+                                          {"k.f32", "f32", "1.5"},
+                                          {"k.bool", "bool", "true"},
+                                          {"k.str", "string", "h\xc3\xa9llo"},
+                                          {"k.u64", "u64", "18446744073709551615"},
+                                          {"k.i64", "i64", "-4"},
+                                          {"k.f64", "f64", "2.5"},
+                                          {"k.arr_str", "string[]", "3 values"},
+                                          {"k.arr_f32", "f32[]", "2 values"},
+                                          {"k.arr_empty", "u32[]", "0 values"},
+                                          {"k.arr_bool", "bool[]", "2 values"}};
     assert_int_equal(hsc__gguf_n_kv(g), sizeof rows / sizeof *rows);
     const char *key, *type;
     char value[64];
@@ -454,21 +488,36 @@ static void test_types(void **state)
         uint32_t number, block, size;
         hsc_dtype dtype;
     } types[] = {
-        {"F32", 0, 1, 4, HSC_F32}, {"F16", 1, 1, 2, HSC_F16},
-        {"Q4_0", 2, 32, 2 + 16, HSC_Q4_0}, {"Q4_1", 3, 32, 4 + 16, HSC_Q4_1},
-        {"Q5_0", 6, 32, 2 + 4 + 16, HSC_Q5_0}, {"Q5_1", 7, 32, 4 + 4 + 16, HSC_Q5_1},
-        {"Q8_0", 8, 32, 2 + 32, HSC_Q8_0}, {"Q8_1", 9, 32, 4 + 32, HSC_OTHER},
-        {"Q2_K", 10, 256, 84, HSC_OTHER}, {"Q3_K", 11, 256, 110, HSC_OTHER},
-        {"Q4_K", 12, 256, 144, HSC_OTHER}, {"Q5_K", 13, 256, 176, HSC_OTHER},
-        {"Q6_K", 14, 256, 210, HSC_OTHER}, {"Q8_K", 15, 256, 292, HSC_OTHER},
-        {"IQ2_XXS", 16, 256, 66, HSC_OTHER}, {"IQ2_XS", 17, 256, 74, HSC_OTHER},
-        {"IQ3_XXS", 18, 256, 98, HSC_OTHER}, {"IQ1_S", 19, 256, 50, HSC_OTHER},
-        {"IQ4_NL", 20, 32, 18, HSC_OTHER}, {"IQ3_S", 21, 256, 110, HSC_OTHER},
-        {"IQ2_S", 22, 256, 82, HSC_OTHER}, {"IQ4_XS", 23, 256, 136, HSC_OTHER},
-        {"I8", 24, 1, 1, HSC_I8}, {"I16", 25, 1, 2, HSC_I16},
-        {"I32", 26, 1, 4, HSC_I32}, {"I64", 27, 1, 8, HSC_I64},
-        {"F64", 28, 1, 8, HSC_F64}, {"IQ1_M", 29, 256, 56, HSC_OTHER},
-        {"BF16", 30, 1, 2, HSC_BF16}, {"TQ1_0", 34, 256, 54, HSC_OTHER},
+        {"F32", 0, 1, 4, HSC_F32},
+        {"F16", 1, 1, 2, HSC_F16},
+        {"Q4_0", 2, 32, 2 + 16, HSC_Q4_0},
+        {"Q4_1", 3, 32, 4 + 16, HSC_Q4_1},
+        {"Q5_0", 6, 32, 2 + 4 + 16, HSC_Q5_0},
+        {"Q5_1", 7, 32, 4 + 4 + 16, HSC_Q5_1},
+        {"Q8_0", 8, 32, 2 + 32, HSC_Q8_0},
+        {"Q8_1", 9, 32, 4 + 32, HSC_OTHER},
+        {"Q2_K", 10, 256, 84, HSC_OTHER},
+        {"Q3_K", 11, 256, 110, HSC_OTHER},
+        {"Q4_K", 12, 256, 144, HSC_OTHER},
+        {"Q5_K", 13, 256, 176, HSC_OTHER},
+        {"Q6_K", 14, 256, 210, HSC_OTHER},
+        {"Q8_K", 15, 256, 292, HSC_OTHER},
+        {"IQ2_XXS", 16, 256, 66, HSC_OTHER},
+        {"IQ2_XS", 17, 256, 74, HSC_OTHER},
+        {"IQ3_XXS", 18, 256, 98, HSC_OTHER},
+        {"IQ1_S", 19, 256, 50, HSC_OTHER},
+        {"IQ4_NL", 20, 32, 18, HSC_OTHER},
+        {"IQ3_S", 21, 256, 110, HSC_OTHER},
+        {"IQ2_S", 22, 256, 82, HSC_OTHER},
+        {"IQ4_XS", 23, 256, 136, HSC_OTHER},
+        {"I8", 24, 1, 1, HSC_I8},
+        {"I16", 25, 1, 2, HSC_I16},
+        {"I32", 26, 1, 4, HSC_I32},
+        {"I64", 27, 1, 8, HSC_I64},
+        {"F64", 28, 1, 8, HSC_F64},
+        {"IQ1_M", 29, 256, 56, HSC_OTHER},
+        {"BF16", 30, 1, 2, HSC_BF16},
+        {"TQ1_0", 34, 256, 54, HSC_OTHER},
         {"TQ2_0", 35, 256, 66, HSC_OTHER},
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -594,10 +643,18 @@ static void test_paths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_manifest), cmocka_unit_test(test_alignment), cmocka_unit_test(test_tensor_infos),
-        cmocka_unit_test(test_two_tensors), cmocka_unit_test(test_versions), cmocka_unit_test(test_metadata_refusals),
-        cmocka_unit_test(test_getters), cmocka_unit_test(test_all_kinds), cmocka_unit_test(test_types),
-        cmocka_unit_test(test_splits), cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_manifest),
+        cmocka_unit_test(test_alignment),
+        cmocka_unit_test(test_tensor_infos),
+        cmocka_unit_test(test_data_start),
+        cmocka_unit_test(test_two_tensors),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_metadata_refusals),
+        cmocka_unit_test(test_getters),
+        cmocka_unit_test(test_all_kinds),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_paths),
     };
     return finish(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -64,17 +64,21 @@ static void test_depth(void **state)
         if (status != HSC_OK) assert_int_equal(err.offset, 128);
         json_decref(json);
     }
-    json = object("{\"a\":\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
-                  "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"}");
-    json_decref(json); /* brackets in a string do not count */
+    char quoted[256] = "{\"a\":\"\\\""; /* a quote in a string does not end it, and brackets in it do not count */
+    size_t n = strlen(quoted);
+    memset(quoted + n, '[', 200);
+    memcpy(quoted + n + 200, "\"}", 3);
+    json = object(quoted);
+    json_decref(json);
 }
 
 /* A config file may start with a byte order mark, end its lines with CRLF and write integers as 8.0 (B32). */
 static void test_getters(void **state)
 {
     (void)state;
-    json_t *json = object("\xef\xbb\xbf{\r\n\"i\": 8,\r\n\"r\": 8.0,\r\n\"h\": 8.5,\r\n\"e\": 1e-05,\r\n\"s\": \"text\",\r\n"
-                          "\"t\": true,\r\n\"n\": null,\r\n\"o\": {},\r\n\"big\": 9223372036854775807,\r\n\"x\": 1e300}\r\n");
+    json_t *json =
+        object("\xef\xbb\xbf{\r\n\"i\": 8,\r\n\"r\": 8.0,\r\n\"h\": 8.5,\r\n\"e\": 1e-05,\r\n\"s\": \"text\",\r\n"
+               "\"t\": true,\r\n\"n\": null,\r\n\"o\": {},\r\n\"big\": 9223372036854775807,\r\n\"x\": 1e300}\r\n");
     hsc_error err = {0};
     int64_t i;
     double d;

@@ -59,7 +59,8 @@ static void refuse(hsc_status code, const char *header, size_t n_data, const cha
 {
     hsc_error err;
     hsc_status status = parse_header(header, n_data, &err);
-    if (status != code || !strstr(err.message, why)) fail_msg("%s: status %d, message '%s'", header, status, err.message);
+    if (status != code || !strstr(err.message, why))
+        fail_msg("%s: status %d, message '%s'", header, status, err.message);
 }
 
 static void accept(const char *header, size_t n_data)
@@ -168,8 +169,7 @@ static void test_sizes(void **state) /* B30 */
     accept(T("F32", "[]", "[0,4]"), 4);
 }
 
-#define ENTRY(name, begin, end)                                                                                        \
-    "\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" #begin "," #end "]}"
+#define ENTRY(name, begin, end) "\"" name "\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[" #begin "," #end "]}"
 #define EMPTY(name, at) "\"" name "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[" #at "," #at "]}"
 
 static void test_layout(void **state) /* B30 */
@@ -189,10 +189,9 @@ static void test_layout(void **state) /* B30 */
 static void test_fields(void **state) /* B30 */
 {
     (void)state;
-    static const char *const unknown[] = {T("F128", "[1]", "[0,4]"), T("f32", "[1]", "[0,4]"),
-                                          T("F4", "[8]", "[0,4]"),   T("F6_E2M3", "[4]", "[0,3]"),
-                                          T("Q4_0", "[32]", "[0,18]"), T("other", "[4]", "[0,4]"),
-                                          T("", "[4]", "[0,4]")};
+    static const char *const unknown[] = {
+        T("F128", "[1]", "[0,4]"),   T("f32", "[1]", "[0,4]"),   T("F4", "[8]", "[0,4]"), T("F6_E2M3", "[4]", "[0,3]"),
+        T("Q4_0", "[32]", "[0,18]"), T("other", "[4]", "[0,4]"), T("", "[4]", "[0,4]")};
     static const char *const names[] = {"'F128'", "'f32'", "'F4'", "'F6_E2M3'", "'Q4_0'", "'other'", "''"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) refuse(HSC_EUNSUPPORTED, unknown[i], 18, names[i]);
     refuse(HSC_EFORMAT, "{\"t\":{\"dtype\":1,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype");
@@ -295,8 +294,9 @@ static void test_many(void **state)
     char entry[128];
     put_text(&b, "{");
     for (int i = 0; i < N; i++) {
-        snprintf(entry, sizeof entry, "%s\"layers.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
-                 i ? "," : "", i, i, i + 1);
+        snprintf(entry, sizeof entry,
+                 "%s\"layers.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", i ? "," : "", i, i,
+                 i + 1);
         put_text(&b, entry);
     }
     put_text(&b, "}");

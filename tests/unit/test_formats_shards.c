@@ -10,8 +10,8 @@ static void write_shard(const char *dir, const char *file, const char *const *na
     char entry[256];
     put_text(&header, "{");
     for (int i = 0; i < n; i++) {
-        snprintf(entry, sizeof entry, "%s\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}", i ? "," : "",
-                 names[i], i, i + 1);
+        snprintf(entry, sizeof entry, "%s\"%s\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}",
+                 i ? "," : "", names[i], i, i + 1);
         put_text(&header, entry);
     }
     put_text(&header, "}");
@@ -100,9 +100,13 @@ static void test_index(void **state)
     (void)state;
     const char *dir = new_folder();
     write_sound(dir);
-    static const char *const leaving[] = {
-        INDEX("{\"a\":\"../s1.safetensors\"}"), INDEX("{\"a\":\"/etc/passwd\"}"), INDEX("{\"a\":\"sub/s1.safetensors\"}"),
-        INDEX("{\"a\":\"..\"}"), INDEX("{\"a\":\".\"}"), INDEX("{\"a\":\"\"}"), INDEX("{\"a\":\"..\\\\s1.safetensors\"}")};
+    static const char *const leaving[] = {INDEX("{\"a\":\"../s1.safetensors\"}"),
+                                          INDEX("{\"a\":\"/etc/passwd\"}"),
+                                          INDEX("{\"a\":\"sub/s1.safetensors\"}"),
+                                          INDEX("{\"a\":\"..\"}"),
+                                          INDEX("{\"a\":\".\"}"),
+                                          INDEX("{\"a\":\"\"}"),
+                                          INDEX("{\"a\":\"..\\\\s1.safetensors\"}")};
     for (size_t i = 0; i < sizeof leaving / sizeof *leaving; i++) {
         write_index(dir, leaving[i]);
         expect(dir, HSC_EFORMAT, "no plain file name", 0);
@@ -156,8 +160,7 @@ static void test_names_of_folders(void **state) /* B57 */
     assert_int_equal(mkdir(inner, 0700), 0);
     write_sound(inner);
     expect(inner, HSC_OK, "", 4);
-    strcat(inner, "/");
-    expect(inner, HSC_OK, "", 4);
+    expect(path_in(inner, ""), HSC_OK, "", 4); /* with a slash at the end */
     remove_folder(dir);
 }
 

@@ -1,5 +1,5 @@
-/* What the tests of formats share: growing byte strings, blocks of exactly n bytes (so that the address sanitizer sees a
- * read past the end), folders that go away, an allocator that counts and fails, and the manifest of test files. */
+/* What the tests of formats share: growing byte strings, blocks of exactly n bytes (so that the address sanitizer sees
+ * a read past the end), folders that go away, an allocator that counts and fails, and the manifest of test files. */
 #ifndef TEST_FORMATS_SUPPORT_H
 #define TEST_FORMATS_SUPPORT_H
 
