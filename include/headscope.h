@@ -308,8 +308,27 @@ HSC_API const char *hsc_site_meaning(hsc_site site);
 /* Non-zero when this model has the site at all (GPT-2 has no rot_q, a gateless model no mlp_up). */
 HSC_API int hsc_model_has_site(const hsc_model *model, hsc_site site);
 
-/* The arithmetic. Named in every result. HSC_COMPUTE_F32: exact on dequantised weights. */
-typedef enum { HSC_COMPUTE_F32 = 0 } hsc_compute;
+/* The arithmetic of the products with weights, named in every result; norms, attention and sums are always float32.
+ *   HSC_COMPUTE_F32   exact on dequantised weights: the default wherever figures are read.
+ *   HSC_COMPUTE_BF16  activations and weights rounded to bfloat16, sums in float32.
+ *   HSC_COMPUTE_Q8    8-bit activations against quantised weights, in groups of 32; other weights as in f32.
+ *   HSC_COMPUTE_AUTO  q8 for a file of mostly quantised weights, bf16 for F16 and BF16 ones, else f32. */
+#define HSC_COMPUTE_LIST(X)                                                                                            \
+    X(HSC_COMPUTE_F32, "f32") X(HSC_COMPUTE_BF16, "bf16") X(HSC_COMPUTE_Q8, "q8") X(HSC_COMPUTE_AUTO, "auto")
+
+typedef enum {
+#define HSC_COMPUTE_ENUM(id, name) id,
+    HSC_COMPUTE_LIST(HSC_COMPUTE_ENUM)
+#undef HSC_COMPUTE_ENUM
+        HSC_N_COMPUTES
+} hsc_compute;
+
+/* "f32", and so on; NULL out of range. Static storage. */
+HSC_API const char *hsc_compute_name(hsc_compute compute);
+/* The kind of that name, or HSC_N_COMPUTES. */
+HSC_API hsc_compute hsc_compute_find(const char *name);
+/* What HSC_COMPUTE_AUTO means for this model; never HSC_COMPUTE_AUTO. */
+HSC_API hsc_compute hsc_model_auto_compute(const hsc_model *model);
 
 typedef struct hsc_session hsc_session;
 
@@ -339,6 +358,8 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_session_new(hsc_session **out, const hsc_m
 HSC_API void hsc_session_free(hsc_session *session);
 HSC_API const hsc_model *hsc_session_model(const hsc_session *session);
 HSC_API int hsc_session_n_threads(const hsc_session *session);
+/* The compute kind in use; never HSC_COMPUTE_AUTO. */
+HSC_API hsc_compute hsc_session_compute(const hsc_session *session);
 
 /* Forgets every sequence; records and observers stay. */
 HSC_API void hsc_session_reset(hsc_session *session);

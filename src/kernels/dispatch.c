@@ -22,9 +22,9 @@ static struct {
 static void fill_ref(hsc__kernels *t)
 {
     t->name = "ref";
-    t->nr = HSC__REF_NR;
+    t->nr = t->nr_bf16 = t->nr_q8 = HSC__REF_NR;
     t->mr = HSC__REF_MR;
-    t->few_rows = HSC__REF_FEW;
+    t->few_rows = t->few_rows_bf16 = t->few_rows_q8 = HSC__REF_FEW;
 #define HSC_KERNEL_SET(name, type, parameters) t->name = hsc__ref_##name;
     HSC_KERNEL_LIST(HSC_KERNEL_SET)
 #undef HSC_KERNEL_SET

@@ -35,6 +35,21 @@ typedef enum {
  *   (Hendrycks and Gimpel 2016); SILU x / (1 + exp(-x)) (Elfwing et al. 2017); TANH. */
 typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, HSC__ACT_SILU, HSC__ACT_TANH } hsc__act;
 
+/* Rows of 8-bit activations: row r has q + r * q_stride, d + r * d_stride, sum + r * d_stride. */
+typedef struct hsc__x8 {
+    const uint8_t *q;
+    const float *d, *sum;
+    size_t q_stride, d_stride;
+} hsc__x8;
+
+enum { HSC__Q8_GROUP = 32 };
+
+/* Bytes of one group of a panel of pack_q8. */
+static inline size_t hsc__q8_group_bytes(int nr)
+{
+    return (size_t)nr * (HSC__Q8_GROUP + 3 * sizeof(float));
+}
+
 /*
  * One list makes the struct, the tests and the benchmark: X(name, return type, (parameters)).
  *
@@ -71,6 +86,18 @@ typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, 
  * rope: rotates one head in place (Su et al. 2021): with c, s [half] the cosines and sines, pair i is
  *   (x[i], x[i + half]) when !interleaved, else (x[2i], x[2i+1]); (a, b) -> (a c - b s, b c + a s).
  *
+ * bf16 (compute kind "bf16"): values rounded to bfloat16, products and sums in float32. Panels hold pairs: panel[k / 2][o]
+ *   has w[o][k] in the low half and w[o][k + 1] in the high one; an odd n_k is filled up with 0, x must have that 0 too.
+ *   round_bf16 rounds n values to nearest, ties to even. pack_bf16, pack_t_bf16 and gemm_bf16 are as pack, pack_t and gemm
+ *   (the panel's rows nr apart); few_bf16 and few_t_bf16 as few and few_t, x rounded already.
+ *
+ * q8 (compute kind "q8"): 8-bit activations against quantised weights, in groups of HSC__Q8_GROUP values along k. A
+ *   weight is scale * q + min with q an int8. quantise_x: per group d = max|x| / 127, q = round(x / d) + 128 (unsigned),
+ *   sum = d * sum(q - 128). pack_q8 writes, for each group, hsc__q8_group_bytes(nr) bytes:
+ *     int8 q[group / 4][nr][4], int32 correction[nr] = -128 sum(q), float scale[nr], float min[nr]; columns past n_out are 0.
+ *   gemm_q8: y[r][c] (mode as in gemm) = over the groups in rising k: d x scale x (sum of x q + correction) + sum x min, the
+ *   integer sum exact. few_q8: the same from a mapped weight [n_out][n_in], with chunks of HSC__K_CHUNK as few has.
+ *
  * row_sum: sum of n values. row_entropy: -sum p ln p over n weights, 0 ln 0 = 0. Both start at a place fixed by the row, so
  * their order is the row's own.
  *
@@ -92,6 +119,27 @@ typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, 
     X(few_t, void,                                                                                                     \
       (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x, size_t x_stride,     \
        int n_rows, float *y, size_t y_stride))                                                                         \
+    X(round_bf16, void, (const float *x, int64_t n, uint16_t *y))                                                      \
+    X(pack_bf16, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k,              \
+                        uint32_t *panel))                                                                              \
+    X(pack_t_bf16, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int n_k, uint32_t *panel))      \
+    X(gemm_bf16, void,                                                                                                 \
+      (hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const uint16_t *x, size_t x_stride,                       \
+       const uint32_t *panel, float *y, size_t y_stride))                                                              \
+    X(few_bf16, void,                                                                                                  \
+      (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const uint16_t *x, size_t x_stride,  \
+       int n_rows, float *y, size_t y_stride))                                                                         \
+    X(few_t_bf16, void,                                                                                                \
+      (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const uint16_t *x, size_t x_stride,  \
+       int n_rows, float *y, size_t y_stride))                                                                         \
+    X(quantise_x, void, (const float *x, int64_t n, uint8_t *q, float *d, float *sum))                                 \
+    X(pack_q8, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k, void *panel))  \
+    X(gemm_q8, void,                                                                                                   \
+      (hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const hsc__x8 *x, int64_t k0, const void *panel, float *y, \
+       size_t y_stride))                                                                                               \
+    X(few_q8, void,                                                                                                    \
+      (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const hsc__x8 *x, int n_rows,        \
+       float *y, size_t y_stride))                                                                                     \
     X(layer_norm, void, (const float *x, const float *gain, const float *bias, float eps, int n, float *y))            \
     X(rms_norm, void, (const float *x, const float *gain, float eps, int n, float *y))                                 \
     X(softmax, void, (float *row, int n))                                                                              \
@@ -107,9 +155,11 @@ typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, 
 
 typedef struct hsc__kernels {
     const char *name; /* "ref", "avx2", "avx512", "neon" */
-    int nr;           /* columns of a panel, at most HSC__MAX_NR */
+    int nr;           /* columns of a panel, at most HSC__MAX_NR; also the width of a key tile */
+    int nr_bf16, nr_q8; /* columns of the other kinds' panels, at most HSC__MAX_NR */
     int mr;           /* rows that gemm takes at once; blocks of rows are multiples of it for speed only */
-    int few_rows;     /* up to this many rows `few` is quicker than pack and gemm */
+    /* Up to this many rows `few` (and its kin) is quicker than pack and gemm. */
+    int few_rows, few_rows_bf16, few_rows_q8;
 #define HSC_KERNEL_MEMBER(name, type, parameters) type(*name) parameters;
     HSC_KERNEL_LIST(HSC_KERNEL_MEMBER)
 #undef HSC_KERNEL_MEMBER
@@ -129,6 +179,9 @@ void hsc__kernels_init_neon(hsc__kernels *table);
 
 /* Tables of every level that this CPU has, lowest (ref) first; returns how many and writes at most capacity. */
 int hsc__kernels_all(const hsc__kernels **out, int capacity);
+
+/* True for a dtype that pack_q8 and few_q8 read: quantised in blocks of HSC__Q8_GROUP. */
+bool hsc__kernels_can_q8(hsc_dtype dtype);
 
 /* True for a dtype that dequantise, pack and few read. Block sizes are in base/dtype.h. */
 bool hsc__kernels_can_read(hsc_dtype dtype);

@@ -165,6 +165,31 @@ const hsc_tokenizer *hsc_model_tokenizer(const hsc_model *model, hsc_error *err)
     return m->tokenizer;
 }
 
+static const char *const compute_names[HSC_N_COMPUTES] = {
+#define HSC_COMPUTE_NAME(id, name) [id] = name,
+    HSC_COMPUTE_LIST(HSC_COMPUTE_NAME)
+#undef HSC_COMPUTE_NAME
+};
+
+const char *hsc_compute_name(hsc_compute compute)
+{
+    return (unsigned)compute < HSC_N_COMPUTES ? compute_names[compute] : NULL;
+}
+
+hsc_compute hsc_compute_find(const char *name)
+{
+    int i = 0;
+    while (i < HSC_N_COMPUTES && strcmp(compute_names[i], name) != 0) i++;
+    return (hsc_compute)i;
+}
+
+hsc_compute hsc_model_auto_compute(const hsc_model *m)
+{
+    hsc_dtype dtype = m->desc.layers[0].w_in.dtype;
+    if (hsc__kernels_can_q8(dtype)) return HSC_COMPUTE_Q8;
+    return dtype == HSC_F16 || dtype == HSC_BF16 ? HSC_COMPUTE_BF16 : HSC_COMPUTE_F32;
+}
+
 size_t hsc_model_n_tensors(const hsc_model *m)
 {
     return hsc__tensors_count(m->tensors);

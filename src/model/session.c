@@ -82,9 +82,12 @@ static hsc_status make(hsc_session *s, const hsc_session_options *o, hsc_error *
 {
     const hsc_config *c = &s->desc->config;
     const hsc__kernels *k = hsc__kernels_get();
-    size_t linear = hsc__linear_scratch(k, s->max_rows), attention = hsc__attention_scratch(k, s->max_tokens, c->d_head);
+    size_t linear = hsc__linear_scratch(s->max_rows), attention = hsc__attention_scratch(k, s->max_tokens, c->d_head);
     int n_threads = o->n_threads ? o->n_threads : hsc__default_threads();
-    HSC_TRY(hsc__exec_init(&s->exec, n_threads, linear > attention ? linear : attention, err));
+    int64_t q_size = (int64_t)c->n_heads * c->d_head, most = c->d_mlp > c->d_model ? c->d_mlp : c->d_model;
+    hsc_compute compute = o->compute == HSC_COMPUTE_AUTO ? hsc_model_auto_compute(s->model) : o->compute;
+    HSC_TRY(hsc__exec_init(&s->exec, n_threads, linear > attention ? linear : attention, compute, s->max_rows,
+                           most > q_size ? most : q_size, err));
     HSC_TRY(make_lists(s, err));
     HSC_TRY(hsc__cache_init(&s->cache, s->desc, o->cache, s->max_seqs, s->max_tokens, s->max_rows, s->mask.window,
                             s->mask.sinks == 0, err));
@@ -117,7 +120,7 @@ static hsc_status check_options(const hsc_session_options *o, const hsc_config *
     HSC_FAIL_IF((unsigned)o->cache >= HSC_N_DTYPES, HSC_EINVAL, "cache type %d does not exist", (int)o->cache);
     HSC_TRY(check_mask(&o->mask, o->max_tokens ? o->max_tokens : c->n_ctx, err));
     HSC_FAIL_IF(o->chunk < 0, HSC_EINVAL, "chunk is %d, it cannot be negative", o->chunk);
-    HSC_FAIL_IF(o->compute != HSC_COMPUTE_F32, HSC_EINVAL, "compute kind %d does not exist", (int)o->compute);
+    HSC_FAIL_IF((unsigned)o->compute >= HSC_N_COMPUTES, HSC_EINVAL, "compute kind %d does not exist", (int)o->compute);
     return HSC_OK;
 }
 
@@ -179,6 +182,11 @@ const hsc_model *hsc_session_model(const hsc_session *s)
 int hsc_session_n_threads(const hsc_session *s)
 {
     return s->exec.n_threads;
+}
+
+hsc_compute hsc_session_compute(const hsc_session *s)
+{
+    return s->exec.compute;
 }
 
 /* Fills s->seqs from the batch and checks every limit. */

@@ -10,22 +10,36 @@
 
 #include <string.h>
 
+enum {
+    FEW_STEP = 128,       /* outputs a task of few rows; its tile must fit the scratch of a panel */
+    MIN_SPLIT_ROWS = 96,  /* fewer rows than this do not pay for packing a panel twice */
+};
+
 typedef struct {
     const hsc__exec *exec;
     const hsc__linear *products;
     int n_products, n_rows;
-    int step;     /* outputs a task takes */
     int n_splits; /* parts that the rows are cut into, so that few panels still feed every thread */
+    bool few;     /* few rows: straight from the mapping */
+    uint16_t *x16; /* x in bf16, rows x16_stride apart; NULL when nobody needs it */
+    size_t x16_stride;
+    hsc__x8 x8; /* x in 8 bits; q NULL when nobody needs it */
 } plan;
 
-static size_t panel_floats(const hsc__kernels *k)
+/* Floats of a panel of float32, the widest of the kinds. */
+enum { PANEL_FLOATS = HSC__K_CHUNK * HSC__MAX_NR };
+
+/* The arithmetic of one product: q8 is for quantised weights, what it does not fit stays exact. */
+static hsc_compute kind_of(const plan *job, const hsc__weight *w)
 {
-    return (size_t)HSC__K_CHUNK * (size_t)k->nr;
+    if (job->exec->compute != HSC_COMPUTE_Q8) return job->exec->compute;
+    bool fits = !w->transposed && hsc__kernels_can_q8(w->dtype) && w->n_in % HSC__Q8_GROUP == 0;
+    return fits ? HSC_COMPUTE_Q8 : HSC_COMPUTE_F32;
 }
 
-size_t hsc__linear_scratch(const hsc__kernels *k, int max_rows)
+size_t hsc__linear_scratch(int max_rows)
 {
-    return panel_floats(k) + (size_t)max_rows * (size_t)k->nr;
+    return PANEL_FLOATS + (size_t)max_rows * HSC__MAX_NR;
 }
 
 void hsc__weight_row(const hsc__kernels *k, const hsc__weight *w, int64_t index, float *out)
@@ -52,48 +66,92 @@ static void finish(const hsc__linear *p, int o, int n_out, int row, int n_rows, 
     }
 }
 
-/* One panel of at most nr outputs for rows [row, row + n_rows). */
-static void panel_task(const plan *job, const hsc__linear *p, int o, int row, int n_rows, float *scratch)
+/* Outputs that a task of product p takes. */
+static int step_of(const plan *job, const hsc__linear *p)
+{
+    if (job->few) return FEW_STEP;
+    switch (kind_of(job, p->w)) {
+    case HSC_COMPUTE_BF16: return job->exec->kernels->nr_bf16;
+    case HSC_COMPUTE_Q8: return job->exec->kernels->nr_q8;
+    default: return job->exec->kernels->nr;
+    }
+}
+
+/* Packs chunk [k0, k0 + n_k) of a panel and adds its products with rows [row, row + n_rows) to the tile. */
+static void panel_chunk(const plan *job, const hsc__linear *p, int o, int64_t k0, int n_k, int row, int n_rows,
+                        void *panel, float *tile)
 {
     const hsc__kernels *k = job->exec->kernels;
     const hsc__weight *w = p->w;
-    int n_out = w->n_out - o < k->nr ? w->n_out - o : k->nr;
-    float *panel = scratch, *tile = scratch + panel_floats(k); /* tile: [n_rows][nr] */
-    const float *x = p->x + (size_t)row * p->x_stride;
+    int step = step_of(job, p), n_out = w->n_out - o < step ? w->n_out - o : step;
+    hsc__gemm_mode mode = k0 ? HSC__GEMM_ADD : HSC__GEMM_START;
+    const char *rows = (const char *)w->data + (size_t)o * w->row_bytes;
+    const char *columns = (const char *)w->data + (size_t)k0 * w->row_bytes + hsc__dtype_bytes(w->dtype, (size_t)o);
+    size_t nr = (size_t)step;
+    switch (kind_of(job, w)) {
+    case HSC_COMPUTE_BF16:
+        if (w->transposed) k->pack_t_bf16(w->dtype, columns, w->row_bytes, n_out, n_k, panel);
+        else k->pack_bf16(w->dtype, rows, w->row_bytes, n_out, k0, n_k, panel);
+        k->gemm_bf16(mode, n_rows, n_out, n_k, job->x16 + (size_t)row * job->x16_stride + k0, job->x16_stride, panel,
+                     tile, nr);
+        return;
+    case HSC_COMPUTE_Q8: {
+        hsc__x8 x = job->x8;
+        x.q += (size_t)row * x.q_stride;
+        x.d += (size_t)row * x.d_stride;
+        x.sum += (size_t)row * x.d_stride;
+        k->pack_q8(w->dtype, rows, w->row_bytes, n_out, k0, n_k, panel);
+        k->gemm_q8(mode, n_rows, n_out, n_k, &x, k0, panel, tile, nr);
+        return;
+    }
+    default:
+        if (w->transposed) k->pack_t(w->dtype, columns, w->row_bytes, n_out, n_k, panel);
+        else k->pack(w->dtype, rows, w->row_bytes, n_out, k0, n_k, panel);
+        k->gemm(mode, n_rows, n_out, n_k, p->x + (size_t)row * p->x_stride + k0, p->x_stride, panel, nr, tile, nr);
+    }
+}
+
+/* One panel of outputs for rows [row, row + n_rows). */
+static void panel_task(const plan *job, const hsc__linear *p, int o, int row, int n_rows, float *scratch)
+{
+    const hsc__weight *w = p->w;
+    int step = step_of(job, p);
+    float *panel = scratch, *tile = scratch + PANEL_FLOATS; /* tile: [n_rows][step] */
     for (int64_t k0 = 0; k0 < w->n_in; k0 += HSC__K_CHUNK) {
         int n_k = w->n_in - k0 < HSC__K_CHUNK ? (int)(w->n_in - k0) : HSC__K_CHUNK;
-        const char *data = w->data;
-        if (w->transposed)
-            k->pack_t(w->dtype, data + (size_t)k0 * w->row_bytes + hsc__dtype_bytes(w->dtype, (size_t)o), w->row_bytes,
-                      n_out, n_k, panel);
-        else
-            k->pack(w->dtype, data + (size_t)o * w->row_bytes, w->row_bytes, n_out, k0, n_k, panel);
-        k->gemm(k0 ? HSC__GEMM_ADD : HSC__GEMM_START, n_rows, n_out, n_k, x + k0, p->x_stride, panel, (size_t)k->nr,
-                tile, (size_t)k->nr);
+        panel_chunk(job, p, o, k0, n_k, row, n_rows, panel, tile);
     }
-    finish(p, o, n_out, row, n_rows, tile, (size_t)k->nr);
+    finish(p, o, w->n_out - o < step ? w->n_out - o : step, row, n_rows, tile, (size_t)step);
 }
 
 /* A run of outputs for the few rows of a decode step. The sums go through scratch because y may be the residual. */
-static void few_task(const plan *job, const hsc__linear *p, int o, float *scratch)
+static void few_task(const plan *job, const hsc__linear *p, int o, float *tile)
 {
     const hsc__kernels *k = job->exec->kernels;
     const hsc__weight *w = p->w;
-    int n_out = w->n_out - o < job->step ? w->n_out - o : job->step;
-    float *tile = scratch; /* [n_rows][step] */
-    size_t stride = (size_t)job->step;
-    if (w->transposed)
-        k->few_t(w->dtype, (const char *)w->data + hsc__dtype_bytes(w->dtype, (size_t)o), w->row_bytes, n_out, w->n_in,
-                 p->x, p->x_stride, job->n_rows, tile, stride);
-    else
-        k->few(w->dtype, (const char *)w->data + (size_t)o * w->row_bytes, w->row_bytes, n_out, w->n_in, p->x,
-               p->x_stride, job->n_rows, tile, stride);
-    finish(p, o, n_out, 0, job->n_rows, tile, stride);
+    int n_out = w->n_out - o < FEW_STEP ? w->n_out - o : FEW_STEP, n_rows = job->n_rows;
+    size_t stride = FEW_STEP; /* tile: [n_rows][FEW_STEP] */
+    const char *data = (const char *)w->data + (w->transposed ? hsc__dtype_bytes(w->dtype, (size_t)o)
+                                                              : (size_t)o * w->row_bytes);
+    switch (kind_of(job, w)) {
+    case HSC_COMPUTE_BF16:
+        (w->transposed ? k->few_t_bf16 : k->few_bf16)(w->dtype, data, w->row_bytes, n_out, w->n_in, job->x16,
+                                                      job->x16_stride, n_rows, tile, stride);
+        break;
+    case HSC_COMPUTE_Q8:
+        k->few_q8(w->dtype, data, w->row_bytes, n_out, w->n_in, &job->x8, n_rows, tile, stride);
+        break;
+    default:
+        (w->transposed ? k->few_t : k->few)(w->dtype, data, w->row_bytes, n_out, w->n_in, p->x, p->x_stride, n_rows,
+                                            tile, stride);
+    }
+    finish(p, o, n_out, 0, n_rows, tile, stride);
 }
 
 static int tasks_of(const plan *job, const hsc__linear *p)
 {
-    return (p->w->n_out + job->step - 1) / job->step;
+    int step = step_of(job, p);
+    return (p->w->n_out + step - 1) / step;
 }
 
 static void run_task(void *context, size_t task, int worker)
@@ -104,8 +162,8 @@ static void run_task(void *context, size_t task, int worker)
     int split = (int)(task % (size_t)job->n_splits);
     while (index >= (size_t)tasks_of(job, p)) index -= (size_t)tasks_of(job, p++);
     float *scratch = hsc__exec_scratch(job->exec, worker);
-    int o = (int)index * job->step;
-    if (job->n_rows <= job->exec->kernels->few_rows) {
+    int o = (int)index * step_of(job, p);
+    if (job->few) {
         few_task(job, p, o, scratch);
         return;
     }
@@ -114,20 +172,67 @@ static void run_task(void *context, size_t task, int worker)
     if (n_rows > 0) panel_task(job, p, o, row, n_rows, scratch);
 }
 
-enum {
-    FEW_STEP = 128,       /* outputs a task of few rows; its tile must fit the scratch of a panel */
-    MIN_SPLIT_ROWS = 96,  /* fewer rows than this do not pay for packing a panel twice */
-};
+/* Rows of x that a conversion task takes. */
+enum { CONVERT_ROWS = 16 };
+
+static void convert_rows(void *context, size_t task, int worker)
+{
+    (void)worker;
+    const plan *job = context;
+    const hsc__linear *p = job->products;
+    const hsc__kernels *k = job->exec->kernels;
+    int64_t n_in = p->w->n_in;
+    int end = (int)(task + 1) * CONVERT_ROWS < job->n_rows ? (int)(task + 1) * CONVERT_ROWS : job->n_rows;
+    for (int r = (int)task * CONVERT_ROWS; r < end; r++) {
+        const float *x = p->x + (size_t)r * p->x_stride;
+        size_t groups = (size_t)r * job->x8.d_stride;
+        if (job->x16) {
+            k->round_bf16(x, n_in, job->x16 + (size_t)r * job->x16_stride);
+            if (n_in % 2) job->x16[(size_t)r * job->x16_stride + (size_t)n_in] = 0;
+        }
+        if (job->x8.q)
+            k->quantise_x(x, n_in, (uint8_t *)(uintptr_t)job->x8.q + (size_t)r * job->x8.q_stride,
+                          (float *)(uintptr_t)job->x8.d + groups, (float *)(uintptr_t)job->x8.sum + groups);
+    }
+}
+
+/* Brings x into the form that the compute kind reads; no product needs both forms. */
+static void convert_x(plan *job)
+{
+    size_t n_in = (size_t)job->products->w->n_in, n_rows = (size_t)job->n_rows;
+    bool q8 = false;
+    for (int i = 0; i < job->n_products; i++) q8 |= kind_of(job, job->products[i].w) == HSC_COMPUTE_Q8;
+    if (job->exec->compute == HSC_COMPUTE_BF16) {
+        job->x16 = job->exec->converted;
+        job->x16_stride = n_in + n_in % 2;
+    } else if (q8) {
+        float *d = job->exec->converted;
+        size_t groups = n_in / HSC__Q8_GROUP;
+        job->x8 = (hsc__x8){(const uint8_t *)(d + 2 * n_rows * groups), d, d + n_rows * groups, n_in, groups};
+    } else {
+        return;
+    }
+    hsc__parallel_for(job->exec->n_threads, (n_rows + CONVERT_ROWS - 1) / CONVERT_ROWS, convert_rows, job);
+}
+
+static int few_limit(const hsc__exec *exec)
+{
+    switch (exec->compute) {
+    case HSC_COMPUTE_BF16: return exec->kernels->few_rows_bf16;
+    case HSC_COMPUTE_Q8: return exec->kernels->few_rows_q8;
+    default: return exec->kernels->few_rows;
+    }
+}
 
 void hsc__linear_forward(const hsc__exec *exec, const hsc__linear *products, int n_products, int n_rows)
 {
     if (n_rows <= 0) return;
-    const hsc__kernels *k = exec->kernels;
-    plan job = {exec, products, n_products, n_rows, k->nr, 1};
-    if (n_rows <= k->few_rows) job.step = FEW_STEP;
+    plan job = {.exec = exec, .products = products, .n_products = n_products, .n_rows = n_rows, .n_splits = 1};
+    job.few = n_rows <= few_limit(exec);
+    convert_x(&job);
     int n_tasks = 0;
     for (int i = 0; i < n_products; i++) n_tasks += tasks_of(&job, &products[i]);
-    if (n_rows > k->few_rows) {
+    if (!job.few) {
         while (n_tasks * job.n_splits < 2 * exec->n_threads && n_rows / (job.n_splits + 1) >= MIN_SPLIT_ROWS)
             job.n_splits++;
     }

@@ -30,11 +30,12 @@ typedef struct hsc__linear {
     size_t residual_stride;
 } hsc__linear;
 
-/* Runs products of the same rows (such as q, k and v) side by side. n_rows <= max_rows of hsc__linear_scratch. */
+/* Runs products of the same x (such as q, k and v) side by side, in the arithmetic of exec->compute. n_rows <= max_rows of
+ * hsc__linear_scratch. */
 void hsc__linear_forward(const hsc__exec *exec, const hsc__linear *products, int n_products, int n_rows);
 
 /* Floats of scratch a worker needs for products of at most max_rows rows. */
-size_t hsc__linear_scratch(const hsc__kernels *kernels, int max_rows);
+size_t hsc__linear_scratch(int max_rows);
 
 /* Row `index` of a weight stored [n_out][n_in] as float32 (token embedding). */
 void hsc__weight_row(const hsc__kernels *kernels, const hsc__weight *w, int64_t index, float *out);

@@ -84,7 +84,7 @@ static float *run(const fixture *f, int first, int n, int n_key, int n_threads, 
     float *z = malloc((size_t)n * row * sizeof *z);
     hsc__exec exec;
     assert_non_null(z);
-    assert_int_equal(hsc__exec_init(&exec, n_threads, hsc__attention_scratch(hsc__kernels_get(), n_key, f->d_head), NULL),
+    assert_int_equal(hsc__exec_init(&exec, n_threads, hsc__attention_scratch(hsc__kernels_get(), n_key, f->d_head), HSC_COMPUTE_F32, 1, 1, NULL),
                      HSC_OK);
     hsc__attention_seq seq = {0, n, first, n_key, f->kv};
     hsc__attention job = {.n_heads = f->n_heads, .n_kv_heads = f->n_kv_heads, .d_head = f->d_head, .causal = f->causal,
@@ -262,7 +262,7 @@ static void test_dead_row(void **unused)
     f.causal = false;
     float z[4];
     hsc__exec exec;
-    assert_int_equal(hsc__exec_init(&exec, 1, hsc__attention_scratch(hsc__kernels_get(), 2, 2), NULL), HSC_OK);
+    assert_int_equal(hsc__exec_init(&exec, 1, hsc__attention_scratch(hsc__kernels_get(), 2, 2), HSC_COMPUTE_F32, 1, 1, NULL), HSC_OK);
     hsc__attention_seq seq = {0, 2, 0, 2, f.kv};
     hsc__attention job = {.n_heads = 1, .n_kv_heads = 1, .d_head = 2, .scale = f.scale, .q = f.q, .q_stride = 2, .z = z,
                           .z_stride = 2, .seqs = &seq, .n_seqs = 1, .on_scores = mask_all, .user = &dead};
@@ -285,7 +285,7 @@ static void test_cancel(void **unused)
     fixture f = make(2, 2, 4, 30);
     float z[30 * 8];
     hsc__exec exec;
-    assert_int_equal(hsc__exec_init(&exec, 2, hsc__attention_scratch(hsc__kernels_get(), 30, 4), NULL), HSC_OK);
+    assert_int_equal(hsc__exec_init(&exec, 2, hsc__attention_scratch(hsc__kernels_get(), 30, 4), HSC_COMPUTE_F32, 1, 1, NULL), HSC_OK);
     hsc__attention_seq seq = {0, 30, 0, 30, f.kv};
     hsc__attention job = {.n_heads = 2, .n_kv_heads = 2, .d_head = 4, .scale = 1, .q = f.q, .q_stride = 8, .z = z,
                           .z_stride = 8, .seqs = &seq, .n_seqs = 1, .on_pattern = cancel};
