@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -139,37 +140,52 @@ hsc_status hsc__make_dirs(const char *path, hsc_error *err)
     return status;
 }
 
+/* The file that a path stands for in the end, so that writing through a link leaves the link in place. */
+static char *follow_link(const char *path)
+{
+    struct stat info;
+    char resolved[PATH_MAX];
+    if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode) && realpath(path, resolved)) path = resolved;
+    return hsc__strndup(path, strlen(path));
+}
+
+/* Opens the neighbour; -1 with errno, or -2 when memory is out. */
+static int open_temporary(hsc__output *out)
+{
+    static const char ending[] = ".part.XXXXXX";
+    size_t n = strlen(out->path);
+    out->temporary = hsc__malloc(n + sizeof ending);
+    if (!out->temporary) return -2;
+    memcpy(out->temporary, out->path, n);
+    memcpy(out->temporary + n, ending, sizeof ending);
+    int fd = mkstemp(out->temporary);
+    if (fd < 0) {
+        hsc__free(out->temporary);
+        out->temporary = NULL;
+        return -1;
+    }
+    mode_t mask = umask(0);
+    umask(mask);
+    fchmod(fd, 0666 & ~mask);
+    return fd;
+}
+
 hsc_status hsc__output_open(hsc__output *out, const char *path, hsc_error *err)
 {
     struct stat info;
     *out = (hsc__output){0};
-    out->path = hsc__strndup(path, strlen(path));
+    /* Standard output may be a regular file by now: it is continued, not replaced by a renamed one. */
+    int standard = strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0 ? STDOUT_FILENO
+                   : strcmp(path, "/dev/stderr") == 0                         ? STDERR_FILENO
+                                                                              : -1;
+    out->path = standard >= 0 ? hsc__strndup(path, strlen(path)) : follow_link(path);
     if (!out->path) return hsc__fail_memory(err, strlen(path) + 1, path);
-    int fd;
-    if (strcmp(path, "-") == 0) {
-        fd = dup(STDOUT_FILENO);
-    } else if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
-        errno = EISDIR;
-        fd = S_ISDIR(info.st_mode) ? -1 : open(path, O_WRONLY | O_CLOEXEC);
-    } else {
-        static const char ending[] = ".part.XXXXXX";
-        size_t n = strlen(path);
-        out->temporary = hsc__malloc(n + sizeof ending);
-        if (!out->temporary) {
-            hsc__output_abort(out);
-            return hsc__fail_memory(err, n + sizeof ending, path);
-        }
-        memcpy(out->temporary, path, n);
-        memcpy(out->temporary + n, ending, sizeof ending);
-        fd = mkstemp(out->temporary);
-        if (fd >= 0) {
-            mode_t mask = umask(0);
-            umask(mask);
-            fchmod(fd, 0666 & ~mask);
-        } else {
-            hsc__free(out->temporary);
-            out->temporary = NULL;
-        }
+    int fd = standard >= 0                                      ? dup(standard)
+             : stat(path, &info) == 0 && !S_ISREG(info.st_mode) ? open(path, O_WRONLY | O_CLOEXEC)
+                                                                : open_temporary(out);
+    if (fd == -2) {
+        hsc__output_abort(out);
+        return hsc__fail_memory(err, strlen(path), path);
     }
     if (fd >= 0) out->stream = fdopen(fd, "wb");
     if (!out->stream) {
@@ -183,8 +199,12 @@ hsc_status hsc__output_open(hsc__output *out, const char *path, hsc_error *err)
 
 hsc_status hsc__output_commit(hsc__output *out, hsc_error *err)
 {
-    errno = 0;
     int bad = ferror(out->stream);
+    errno = 0;
+    if (bad) { /* the reason of an earlier failure is gone: one more byte tells it again */
+        clearerr(out->stream);
+        fputc(0, out->stream);
+    }
     bad |= fflush(out->stream) != 0;
     if (!errno && bad) errno = EIO;
     int saved = errno;

@@ -25,15 +25,21 @@ const char *hsc_status_text(hsc_status status)
     return "unknown status";
 }
 
-/* One line, no control characters, whole UTF-8. */
+/* One line of whole UTF-8 without control characters (C0, DEL, C1): what is none becomes '?', in place. */
 static void tidy(char *message)
 {
-    size_t length = strlen(message);
-    length = hsc__utf8_prefix(message, length);
-    message[length] = '\0';
-    for (char *c = message; *c; c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    size_t n = hsc__utf8_prefix(message, strlen(message)), to = 0;
+    for (size_t from = 0; from < n;) {
+        int32_t c;
+        size_t length = (size_t)hsc__utf8_read(message + from, n - from, &c);
+        if (c < 0x20 || (c >= 0x7f && c < 0xa0)) message[to++] = '?';
+        else {
+            memmove(message + to, message + from, length);
+            to += length;
+        }
+        from += length;
     }
+    message[to] = '\0';
 }
 
 hsc_status hsc__fail(hsc_error *err, hsc_status code, uint64_t offset, const char *format, ...)

@@ -4,6 +4,7 @@
 #include "failing_alloc.h"
 #include "scratch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -177,8 +178,41 @@ static void test_full_disk(void **state)
         for (int i = 0; i < kib * 1024; i++) fputc('x', out.stream);
         assert_int_equal(hsc__output_commit(&out, &err), HSC_EIO);
         assert_non_null(strstr(err.message, "/dev/full"));
+        assert_non_null(strstr(err.message, strerror(ENOSPC)));
         assert_int_equal(access("/dev/full", W_OK), 0);
     }
+}
+
+/* Writing through a link leaves the link and changes what it points to; standard output by its device name is continued
+ * and not renamed away. */
+static void test_output_through_links(void **state)
+{
+    (void)state;
+    hsc__output out;
+    struct stat info;
+    assert_int_equal(symlink("target", scratch_path("link")), 0);
+    FILE *f = fopen(scratch_path("target"), "w");
+    assert_non_null(f);
+    fclose(f);
+    assert_int_equal(hsc__output_open(&out, scratch_path("link"), NULL), HSC_OK);
+    fputs("through", out.stream);
+    assert_int_equal(hsc__output_commit(&out, NULL), HSC_OK);
+    assert_int_equal(lstat(scratch_path("link"), &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_holds("target", "through");
+    int saved = dup(STDOUT_FILENO), fd = open(scratch_path("device"), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    fflush(stdout);
+    dup2(fd, STDOUT_FILENO);
+    hsc_status opened = hsc__output_open(&out, "/dev/stdout", NULL);
+    if (opened == HSC_OK) fputs("bytes", out.stream);
+    hsc_status written = opened == HSC_OK ? hsc__output_commit(&out, NULL) : opened;
+    dup2(saved, STDOUT_FILENO);
+    close(saved);
+    close(fd);
+    assert_int_equal(written, HSC_OK);
+    assert_holds("device", "bytes");
+    assert_int_equal(lstat("/dev/stdout", &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
 }
 
 static void test_output_to_standard_output(void **state)
@@ -234,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_output_has_the_usual_permissions),
         cmocka_unit_test(test_output_that_cannot_be),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_output_through_links),
         cmocka_unit_test(test_output_to_standard_output),
         cmocka_unit_test(test_memory_runs_out),
     };
