@@ -359,6 +359,7 @@ hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char 
         }
     }
     HSC_TRY(bpe->byte_level ? start_from_bytes(bpe, s, word, n, err) : start_from_characters(bpe, s, word, n, err));
+    if (bpe->n_merges == 0 && !bpe->scores) return HSC_OK;
     if (s->n <= SHORT) merge_short(bpe, s, word);
     else HSC_TRY(merge_long(bpe, s, word, err));
     return bpe->scores ? spell_rest(bpe, s, word, err) : HSC_OK;

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "formats/json.h"
 #include "scratch.h"
 #include "tokenizer/pipeline.h"
 
