@@ -5,6 +5,8 @@ import json
 import math
 import os
 import pathlib
+import pty
+import select
 import struct
 import subprocess
 import sys
@@ -21,7 +23,7 @@ COMMANDS = ("look", "run", "info", "tokenize", "pull")
 def environment(**more):
     """No model, colours or terminal of the caller's; what fontconfig never frees is no leak of ours."""
     env = {k: v for k, v in os.environ.items() if k not in ("HEADSCOPE_MODEL", "NO_COLOR", "TERM", "COLORTERM")}
-    env.update(HF_HUB_OFFLINE="1", TERM="xterm-256color", LSAN_OPTIONS=f"suppressions={HERE / 'leaks.txt'}")
+    env.update(HF_HUB_OFFLINE="1", TERM="xterm-256color", LSAN_OPTIONS=f"suppressions={HERE / 'leaks.txt'}:print_suppressions=0")
     env.update(more)
     return env
 
@@ -66,9 +68,22 @@ class ProgramTest(unittest.TestCase):
         return text
 
 
-def data(*parts):
-    path = DATA.joinpath(*parts)
-    return path if path.exists() else None
+def on_terminal(args, env):
+    """What the program writes to a terminal (both outputs together) and its exit status."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen([PROGRAM, *map(str, args)], stdin=slave, stdout=slave, stderr=slave, env=env)
+    os.close(slave)
+    output = b""
+    while True:
+        try:
+            block = os.read(master, 65536) if select.select([master], [], [], 60)[0] else b""
+        except OSError:  # a terminal's way to say that the other side has closed
+            break
+        if not block:
+            break
+        output += block
+    os.close(master)
+    return output, process.wait(60)
 
 
 def main(*needed):

@@ -1,33 +1,13 @@
 """The program's frame: help, docs/cli.md, errors and exit statuses, closed pipes, full disks, colours, Ctrl-C."""
 
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import time
 import unittest
 
-from program import COMMANDS, PROGRAM, SOURCE, ProgramTest, environment, main
-
-
-def on_terminal(args, env):
-    """What the program writes to a terminal (both outputs) and its status."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen([PROGRAM, *args], stdin=slave, stdout=slave, stderr=slave, env=env)
-    os.close(slave)
-    output = b""
-    while True:
-        try:
-            block = os.read(master, 65536) if select.select([master], [], [], 60)[0] else b""
-        except OSError:  # the terminal's way to say that the other side has closed
-            break
-        if not block:
-            break
-        output += block
-    os.close(master)
-    return output, process.wait(60)
+from program import COMMANDS, PROGRAM, SOURCE, ProgramTest, environment, main, on_terminal
 
 
 class Help(ProgramTest):

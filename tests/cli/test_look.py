@@ -6,10 +6,11 @@ import io
 import json
 import math
 import os
+import re
 import sys
 import unittest
 
-from program import DATA, SOURCE, ProgramTest, main, read_safetensors
+from program import DATA, SOURCE, ProgramTest, environment, main, on_terminal, read_safetensors
 
 sys.path.insert(0, str(SOURCE / "tests" / "golden"))
 import toys  # noqa: E402
@@ -373,6 +374,36 @@ class Pictures(LookTest):
             (self.folder / "full.png").symlink_to("/dev/full")
             self.bad(1, *words, self.folder / "full.png", says=["full.png"])
         self.assertEqual([p.name for p in self.folder.iterdir() if p.name != "full.png"], [])
+
+
+class Terminal(LookTest):
+    """B55: colours only where they are wanted, and the same letters with them or without."""
+
+    def on_terminal(self, *words, **env):
+        output, status = on_terminal(["look", "-m", SORT, "--ids", IDS, *words], environment(**env))
+        self.assertEqual(status, 0, output)
+        return output.decode().replace("\r\n", "\n")
+
+    def test_overview(self):
+        plain = self.good("look", "-m", SORT, "--ids", IDS)
+        coloured = self.on_terminal()
+        self.assertIn("\033[", coloured)
+        self.assertEqual(re.sub(r"\033\[[0-9;]*m", "", coloured), plain)
+        self.assertEqual(self.on_terminal(NO_COLOR="1"), plain)
+        self.assertEqual(self.on_terminal(TERM="dumb"), plain)
+        self.assertEqual(self.on_terminal(NO_COLOR=""), coloured)
+
+    def test_heatmap(self):
+        words = ["--head", "L1H2", "--heatmap"]
+        self.assertIn("\033[48;2;", self.on_terminal(*words, COLORTERM="truecolor"))
+        self.assertIn("\033[48;5;", self.on_terminal(*words))
+        for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+            self.assertNotIn("\033", self.on_terminal(*words, **env))
+
+    def test_json_is_indented(self):
+        text = self.on_terminal("--json")
+        self.assertGreater(text.count("\n"), 10)
+        self.assertEqual(json.loads(text), self.json("look", "-m", SORT, "--ids", IDS))
 
 
 class Refusals(LookTest):
