@@ -19,8 +19,9 @@ hsc_status hsc__tokenizer_finish(hsc_tokenizer *t, hsc_error *err)
         if (t->vocab.bytes[i].n > t->longest) t->longest = t->vocab.bytes[i].n;
     for (size_t i = 0; i < t->template.n_before + t->template.n_after; i++) { /* the two lie end to end */
         hsc_token id = t->template.before[i];
-        HSC_FAIL_IF((size_t)id >= t->vocab.n, HSC_EFORMAT,
-                    "a special token to be added has the id %d, the vocabulary has %zu tokens", (int)id, t->vocab.n);
+        bool known = (size_t)id < t->vocab.n && t->vocab.kind[id] != HSC__TOKEN_NONE;
+        HSC_FAIL_IF(!known, HSC_EFORMAT, "the template adds the id %d, which none of the %zu tokens has", (int)id,
+                    t->vocab.n);
     }
     return hsc__added_finish(&t->added, &t->normalizer, err);
 }
