@@ -194,6 +194,13 @@ typedef struct hsc_model hsc_model;
     X(HSC_Q5_0, "Q5_0", 32, 22)                                                                                        \
     X(HSC_Q5_1, "Q5_1", 32, 24)                                                                                        \
     X(HSC_Q8_0, "Q8_0", 32, 34)                                                                                        \
+    X(HSC_Q2_K, "Q2_K", 256, 84)                                                                                       \
+    X(HSC_Q3_K, "Q3_K", 256, 110)                                                                                      \
+    X(HSC_Q4_K, "Q4_K", 256, 144)                                                                                      \
+    X(HSC_Q5_K, "Q5_K", 256, 176)                                                                                      \
+    X(HSC_Q6_K, "Q6_K", 256, 210)                                                                                      \
+    X(HSC_IQ4_NL, "IQ4_NL", 32, 18)                                                                                    \
+    X(HSC_IQ4_XS, "IQ4_XS", 256, 136)                                                                                  \
     X(HSC_OTHER, "other", 1, 0)
 
 typedef enum {
@@ -347,7 +354,7 @@ typedef struct hsc_session_options {
     int max_tokens; /* most tokens that one sequence may hold; 0: the model's context */
     int max_seqs;   /* most sequences at once; 0: 1 */
     hsc_compute compute;
-    int chunk; /* rows that go through a layer together; 0: chosen. Never changes a result. */
+    int chunk;       /* rows that go through a layer together; 0: chosen. Never changes a result. */
     hsc_dtype cache; /* type of the cached keys and values: HSC_F32, HSC_F16, HSC_BF16 or HSC_Q8_0 */
     hsc_mask mask;
 } hsc_session_options;
@@ -370,8 +377,9 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_session_truncate(hsc_session *session, int
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_fork(hsc_session *session, int from, int to, int n_tokens,
                                                    hsc_error *err);
 /* Writes the keys and values of sequence `seq` as a .safetensors file (float32), and reads them back into a session of
- * the same model; a float32 cache goes on with the same bits. The token ids are the caller's to keep. HSC_EINVAL: no such
- * sequence, or the ending is not .safetensors. HSC_EFORMAT: the file is not a cache of this model's shape. HSC_EIO. */
+ * the same model; a float32 cache goes on with the same bits. The token ids are the caller's to keep. HSC_EINVAL: no
+ * such sequence, or the ending is not .safetensors. HSC_EFORMAT: the file is not a cache of this model's shape.
+ * HSC_EIO. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_save(const hsc_session *session, int seq, const char *path,
                                                    hsc_error *err);
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_load(hsc_session *session, int seq, const char *path, hsc_error *err);
@@ -428,8 +436,8 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_session_activation(const hsc_session *sess
 /* ---------------------------------------------------------------------------------------------- statistics ---- */
 
 /*
- * What a row of attention says, taken while it is hot, in O(n) memory and exact: X(id, name, shape, meaning). The weights
- * are those that make z, after any edit. A row that sees nothing has 0 everywhere.
+ * What a row of attention says, taken while it is hot, in O(n) memory and exact: X(id, name, shape, meaning). The
+ * weights are those that make z, after any edit. A row that sees nothing has 0 everywhere.
  * Distance bins: bin 0 is the token itself, bin b holds the weight on keys 2^(b-1) .. 2^b - 1 away (on either side).
  */
 #define HSC_STAT_LIST(X)                                                                                               \
@@ -457,8 +465,8 @@ typedef struct hsc_stats_options {
     int top_k;      /* keys a row keeps, at most 64; 0: 8 */
 } hsc_stats_options;
 
-/* Collects statistics in the passes to come; NULL stops collecting. A second call replaces the first. HSC_EINVAL: no such
- * layer, or top_k out of range. HSC_ENOMEM. */
+/* Collects statistics in the passes to come; NULL stops collecting. A second call replaces the first. HSC_EINVAL: no
+ * such layer, or top_k out of range. HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_collect(hsc_session *session, const hsc_stats_options *options,
                                                       hsc_error *err);
 

@@ -179,7 +179,11 @@ hsc_status hsc__output_open(hsc__output *out, const char *path, hsc_error *err)
                    : strcmp(path, "/dev/stderr") == 0                         ? STDERR_FILENO
                                                                               : -1;
     out->path = standard >= 0 ? hsc__strndup(path, strlen(path)) : follow_link(path);
-    if (!out->path) return hsc__fail_memory(err, strlen(path) + 1, path);
+    out->name = hsc__strndup(path, strlen(path));
+    if (!out->path || !out->name) {
+        hsc__output_abort(out);
+        return hsc__fail_memory(err, strlen(path) + 1, path);
+    }
     int fd = standard >= 0                                      ? dup(standard)
              : stat(path, &info) == 0 && !S_ISREG(info.st_mode) ? open(path, O_WRONLY | O_CLOEXEC)
                                                                 : open_temporary(out);
@@ -220,7 +224,7 @@ hsc_status hsc__output_commit(hsc__output *out, hsc_error *err)
     hsc_status status = HSC_OK;
     if (bad) {
         errno = saved;
-        status = fail_system(err, out->path, "write");
+        status = fail_system(err, out->name, "write");
     } else {
         hsc__free(out->temporary);
         out->temporary = NULL;
@@ -235,5 +239,6 @@ void hsc__output_abort(hsc__output *out)
     if (out->temporary) unlink(out->temporary);
     hsc__free(out->temporary);
     hsc__free(out->path);
+    hsc__free(out->name);
     *out = (hsc__output){0};
 }

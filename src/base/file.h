@@ -31,8 +31,9 @@ hsc_status hsc__make_dirs(const char *path, hsc_error *err);
 /* A file that appears under its name only when it is complete: written as a hidden neighbour, renamed by commit,
  * removed by abort. "/dev/stdout", "-" and other non-regular targets are written straight. Zero it before use. */
 typedef struct hsc__output {
-    FILE *stream; /* write here */
-    char *path, *temporary;
+    FILE *stream;           /* write here */
+    char *name;             /* the path as it was given, for messages */
+    char *path, *temporary; /* the file that it stands for, and its neighbour */
 } hsc__output;
 hsc_status hsc__output_open(hsc__output *out, const char *path, hsc_error *err);
 /* Flushes, checks every write, renames. On failure the neighbour is removed. */

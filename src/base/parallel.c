@@ -3,8 +3,9 @@
  *
  * Every thread that calls hsc__parallel_for has a team of its own, made on first use and kept. Between two loops its
  * members look for the next one for some microseconds, long enough for the gap between two steps of a layer, and then
- * sleep. The caller works too, and when no task is left it closes the loop: it waits for members that have joined, never
- * for one that the system has not woken yet. So a loop is never slower than the caller alone, however busy the machine is.
+ * sleep. The caller works too, and when no task is left it closes the loop: it waits for members that have joined,
+ * never for one that the system has not woken yet. So a loop is never slower than the caller alone, however busy the
+ * machine is.
  */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE /* sched_getaffinity */

@@ -204,8 +204,10 @@ static hsc_status record_site(job *j, hsc_site site, hsc_error *err)
 
 static hsc_status pass(job *j, hsc_error *err)
 {
+    int longest = 0;
+    for (size_t i = 0; i < j->n_seqs; i++) longest = j->lengths[i] > longest ? j->lengths[i] : longest;
     hsc_session_options session = {
-        .n_threads = j->v->threads, .max_tokens = (int)j->n_tokens, .max_seqs = (int)j->n_seqs};
+        .n_threads = j->v->threads, .max_tokens = longest, .max_seqs = (int)j->n_seqs};
     HSC_TRY(hsc_session_new(&j->session, j->opened.model, &session, err));
     for (int site = 0; site < HSC_N_SITES; site++) {
         if (j->wanted[site]) HSC_TRY(record_site(j, (hsc_site)site, err));
@@ -215,7 +217,12 @@ static hsc_status pass(job *j, hsc_error *err)
                        .seq_lengths = j->lengths,
                        .n_seqs = (int)j->n_seqs,
                        .logits = j->wanted[HSC_LOGITS] ? HSC_LOGITS_ALL : HSC_LOGITS_NONE};
-    return hsc_forward(j->session, &batch, err);
+    hsc__progress progress = {0};
+    HSC_TRY(hsc__progress_watch(&progress, j->session, j->n_tokens, err));
+    hsc_status status = hsc_forward(j->session, &batch, err);
+    hsc_session_observe_clear(j->session); /* the progress lies on this function's stack */
+    hsc__cli_progress_end();
+    return status;
 }
 
 /* ----------------------------------------------------------------------------------------------------- output ---- */

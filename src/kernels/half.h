@@ -46,7 +46,7 @@ static inline uint16_t hsc__f32_to_f16(float value)
     uint32_t bits = hsc__f32_to_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7FFFFFFF;
     if (size > 0x7F800000) return (uint16_t)(sign | 0x7E00);
     if (size >= 0x477FF000) return (uint16_t)(sign | 0x7C00); /* 65520 and more round to infinity */
-    if (size < 0x38800000) { /* subnormal: the addition rounds at 2^-24 */
+    if (size < 0x38800000) {                                  /* subnormal: the addition rounds at 2^-24 */
         float small = hsc__bits_to_f32(size) + 0.5f;
         return (uint16_t)(sign | (hsc__f32_to_bits(small) - 0x3F000000));
     }

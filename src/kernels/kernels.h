@@ -3,9 +3,9 @@
  *
  * Contract that every instruction set keeps ("same bits", docs/decisions.md):
  *   - An output is a function of its own row only: the same bits alone or among many rows, at any cut of n_cols.
- *   - Sums over k run in rising k, one multiply-add after the other, into one accumulator an output: lanes lie along the
- *     outputs, never along k. Long sums are cut into chunks of HSC__K_CHUNK by the caller, and the chunks' sums are added
- *     in order (HSC__GEMM_ADD); this keeps the rounding error near that of a pairwise sum.
+ *   - Sums over k run in rising k, one multiply-add after the other, into one accumulator an output: lanes lie along
+ *     the outputs, never along k. Long sums are cut into chunks of HSC__K_CHUNK by the caller, and the chunks' sums are
+ *     added in order (HSC__GEMM_ADD); this keeps the rounding error near that of a pairwise sum.
  *   - Row reductions (norms, softmax) use a number of accumulators and an order fixed by the instruction set alone.
  *   - No kernel reads or writes past the ends that its arguments state. Pointers need no alignment.
  *   - Between instruction sets only tolerances hold (a fused multiply-add rounds once, lanes differ).
@@ -62,7 +62,8 @@ static inline size_t hsc__q8_group_bytes(int nr)
  *   panel[k][o] = w[o][k0 + k] for k < n_k, o < n_out <= nr, rows of the panel nr floats apart; columns from n_out on
  *   become 0. k0 and n_k are multiples of the block.
  *
- * pack_t: a weight stored [n_in][n_out] (Conv1D); w points at element [k0][first output]. Same panel. Unquantised types.
+ * pack_t: a weight stored [n_in][n_out] (Conv1D); w points at element [k0][first output]. Same panel. Unquantised
+ * types.
  *
  * gemm: y[r][c] = sum over k < n_k of x[r * x_stride + k] * panel[k * panel_stride + c], c < n_cols <= any,
  *   r < n_rows <= any. Reads exactly n_cols floats of each panel row.
@@ -86,20 +87,22 @@ static inline size_t hsc__q8_group_bytes(int nr)
  * rope: rotates one head in place (Su et al. 2021): with c, s [half] the cosines and sines, pair i is
  *   (x[i], x[i + half]) when !interleaved, else (x[2i], x[2i+1]); (a, b) -> (a c - b s, b c + a s).
  *
- * bf16 (compute kind "bf16"): values rounded to bfloat16, products and sums in float32. Panels hold pairs: panel[k / 2][o]
- *   has w[o][k] in the low half and w[o][k + 1] in the high one; an odd n_k is filled up with 0, x must have that 0 too.
- *   round_bf16 rounds n values to nearest, ties to even. pack_bf16, pack_t_bf16 and gemm_bf16 are as pack, pack_t and gemm
- *   (the panel's rows nr apart); few_bf16 and few_t_bf16 as few and few_t, x rounded already.
+ * bf16 (compute kind "bf16"): values rounded to bfloat16, products and sums in float32. Panels hold pairs: panel[k /
+ *   2][o] has w[o][k] in the low half and w[o][k + 1] in the high one; an odd n_k is filled up with 0, x must have that
+ *   0 too. round_bf16 rounds n values to nearest, ties to even. pack_bf16, pack_t_bf16 and gemm_bf16 are as pack,
+ *   pack_t and gemm (the panel's rows nr apart); few_bf16 and few_t_bf16 as few and few_t, x rounded already.
  *
  * q8 (compute kind "q8"): 8-bit activations against quantised weights, in groups of HSC__Q8_GROUP values along k. A
- *   weight is scale * q + min with q an int8. quantise_x: per group d = max|x| / 127, q = round(x / d) + 128 (unsigned),
- *   sum = d * sum(q - 128). pack_q8 writes, for each group, hsc__q8_group_bytes(nr) bytes:
- *     int8 q[group / 4][nr][4], int32 correction[nr] = -128 sum(q), float scale[nr], float min[nr]; columns past n_out are 0.
- *   gemm_q8: y[r][c] (mode as in gemm) = over the groups in rising k: d x scale x (sum of x q + correction) + sum x min, the
- *   integer sum exact. few_q8: the same from a mapped weight [n_out][n_in], with chunks of HSC__K_CHUNK as few has.
+ *   weight is scale * q + min with q an int8. quantise_x: per group d = max|x| / 127, q = round(x / d) + 128
+ *   (unsigned), sum = d * sum(q - 128). pack_q8 writes, for each group, hsc__q8_group_bytes(nr) bytes:
+ *     int8 q[group / 4][nr][4], int32 correction[nr] = -128 sum(q), float scale[nr], float min[nr]; columns past n_out
+ *     are 0.
+ *   gemm_q8: y[r][c] (mode as in gemm) = over the groups in rising k: d x scale x (sum of x q + correction) + sum x
+ *   min, the integer sum exact. few_q8: the same from a mapped weight [n_out][n_in], with chunks of HSC__K_CHUNK as few
+ *   has.
  *
- * row_sum: sum of n values. row_entropy: -sum p ln p over n weights, 0 ln 0 = 0. Both start at a place fixed by the row, so
- * their order is the row's own.
+ * row_sum: sum of n values. row_entropy: -sum p ln p over n weights, 0 ln 0 = 0. Both start at a place fixed by the
+ * row, so their order is the row's own.
  *
  * row_above: the first index i >= from with p[i] > threshold, or n.
  *
@@ -120,8 +123,8 @@ static inline size_t hsc__q8_group_bytes(int nr)
       (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x, size_t x_stride,     \
        int n_rows, float *y, size_t y_stride))                                                                         \
     X(round_bf16, void, (const float *x, int64_t n, uint16_t *y))                                                      \
-    X(pack_bf16, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k,              \
-                        uint32_t *panel))                                                                              \
+    X(pack_bf16, void,                                                                                                 \
+      (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k, uint32_t *panel))             \
     X(pack_t_bf16, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int n_k, uint32_t *panel))      \
     X(gemm_bf16, void,                                                                                                 \
       (hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const uint16_t *x, size_t x_stride,                       \
@@ -135,8 +138,8 @@ static inline size_t hsc__q8_group_bytes(int nr)
     X(quantise_x, void, (const float *x, int64_t n, uint8_t *q, float *d, float *sum))                                 \
     X(pack_q8, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k, void *panel))  \
     X(gemm_q8, void,                                                                                                   \
-      (hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const hsc__x8 *x, int64_t k0, const void *panel, float *y, \
-       size_t y_stride))                                                                                               \
+      (hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const hsc__x8 *x, int64_t k0, const void *panel,          \
+       float *y, size_t y_stride))                                                                                     \
     X(few_q8, void,                                                                                                    \
       (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const hsc__x8 *x, int n_rows,        \
        float *y, size_t y_stride))                                                                                     \
@@ -154,10 +157,10 @@ static inline size_t hsc__q8_group_bytes(int nr)
     X(row_received, void, (const float *p, int n, int64_t *acc))
 
 typedef struct hsc__kernels {
-    const char *name; /* "ref", "avx2", "avx512", "neon" */
-    int nr;           /* columns of a panel, at most HSC__MAX_NR; also the width of a key tile */
+    const char *name;   /* "ref", "avx2", "avx512", "neon" */
+    int nr;             /* columns of a panel, at most HSC__MAX_NR; also the width of a key tile */
     int nr_bf16, nr_q8; /* columns of the other kinds' panels, at most HSC__MAX_NR */
-    int mr;           /* rows that gemm takes at once; blocks of rows are multiples of it for speed only */
+    int mr;             /* rows that gemm takes at once; blocks of rows are multiples of it for speed only */
     /* Up to this many rows `few` (and its kin) is quicker than pack and gemm. */
     int few_rows, few_rows_bf16, few_rows_q8;
 #define HSC_KERNEL_MEMBER(name, type, parameters) type(*name) parameters;

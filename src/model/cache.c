@@ -1,6 +1,6 @@
 /*
- * Cells, sharing and files. A fork shares whole tiles of its parent's prefix and copies the rest; before a parent's prefix
- * changes, its children get a copy of their own, so nobody ever sees another's tokens.
+ * Cells, sharing and files. A fork shares whole tiles of its parent's prefix and copies the rest; before a parent's
+ * prefix changes, its children get a copy of their own, so nobody ever sees another's tokens.
  */
 #include "model/session.h"
 
@@ -39,11 +39,13 @@ hsc_status hsc__cache_init(hsc__cache *c, const hsc__desc *desc, hsc_dtype dtype
                            int max_rows, int window, bool ring, hsc_error *err)
 {
     const hsc_config *config = &desc->config;
-    *c = (hsc__cache){hsc__kernels_get(), dtype, config->n_layers, config->n_kv_heads, config->d_head, max_seqs, false,
-                      NULL, NULL};
-    HSC_FAIL_IF(!hsc__kv_can_store(dtype, config->d_head), HSC_EINVAL,
-                "a cache of type %s is not possible with heads of %d values (F32, F16 and BF16 are; Q8_0 needs multiples "
-                "of 32)", hsc_dtype_name(dtype), config->d_head);
+    *c = (hsc__cache){
+        hsc__kernels_get(), dtype, config->n_layers, config->n_kv_heads, config->d_head, max_seqs, false, NULL, NULL};
+    HSC_FAIL_IF(
+        !hsc__kv_can_store(dtype, config->d_head), HSC_EINVAL,
+        "a cache of type %s is not possible with heads of %d values (F32, F16 and BF16 are; Q8_0 needs multiples "
+        "of 32)",
+        hsc_dtype_name(dtype), config->d_head);
     c->layers = hsc__calloc((size_t)c->n_layers, sizeof *c->layers);
     c->seqs = hsc__calloc((size_t)max_seqs, sizeof *c->seqs);
     if (!c->layers || !c->seqs) return hsc__fail_memory(err, (size_t)max_seqs * sizeof *c->seqs, "the cache");
@@ -78,9 +80,16 @@ hsc__kv hsc__cache_kv(const hsc__cache *c, int layer, int seq)
     const hsc__cache_layer *l = &c->layers[layer];
     const hsc__cache_seq *q = &c->seqs[seq];
     size_t own = (size_t)seq * l->seq_bytes, shared = (size_t)q->owner * l->seq_bytes;
-    return (hsc__kv){.dtype = c->dtype, .n_kv_heads = c->n_kv_heads, .d_head = c->d_head, .n_cells = l->n_cells,
-                     .head_bytes = l->seq_bytes / (size_t)c->n_kv_heads, .k = l->k + own, .v = l->v + own,
-                     .k_shared = l->k + shared, .v_shared = l->v + shared, .n_shared = q->n_shared};
+    return (hsc__kv){.dtype = c->dtype,
+                     .n_kv_heads = c->n_kv_heads,
+                     .d_head = c->d_head,
+                     .n_cells = l->n_cells,
+                     .head_bytes = l->seq_bytes / (size_t)c->n_kv_heads,
+                     .k = l->k + own,
+                     .v = l->v + own,
+                     .k_shared = l->k + shared,
+                     .v_shared = l->v + shared,
+                     .n_shared = q->n_shared};
 }
 
 /* Copies the cells [from, to) of every layer and head; from is a multiple of a tile, to is rounded up to one. */
@@ -134,8 +143,8 @@ static hsc_status check_seq(const hsc_session *s, int seq, hsc_error *err)
 static hsc_status check_cut(const hsc_session *s, int seq, int n_tokens, hsc_error *err)
 {
     int length = s->cache.seqs[seq].length;
-    HSC_FAIL_IF(n_tokens < 0 || n_tokens > length, HSC_EINVAL, "sequence %d holds %d tokens and cannot be cut to %d", seq,
-                length, n_tokens);
+    HSC_FAIL_IF(n_tokens < 0 || n_tokens > length, HSC_EINVAL, "sequence %d holds %d tokens and cannot be cut to %d",
+                seq, length, n_tokens);
     HSC_FAIL_IF(!hsc__cache_can_cut(&s->cache, length, n_tokens), HSC_EINVAL,
                 "sequence %d: the sliding window has passed, its first %d tokens are no longer whole", seq, n_tokens);
     return HSC_OK;

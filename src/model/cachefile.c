@@ -1,4 +1,5 @@
-/* Saving a sequence's keys and values, and reading them back: float32 rows, whatever the cache's own type and layout. */
+/* Saving a sequence's keys and values, and reading them back: float32 rows, whatever the cache's own type and
+ * layout. */
 #include "model/session.h"
 
 #include <stdio.h>
@@ -54,13 +55,15 @@ hsc_status hsc_session_save(const hsc_session *s, int seq, const char *path, hsc
     hsc_named_array *arrays = hsc__malloc((layers + 1) * sizeof *arrays);
     char(*names)[24] = hsc__malloc(layers * sizeof *names);
     hsc_status status = HSC_OK;
-    if (!rows || !arrays || !names) status = hsc__fail_memory(err, layers * layer_floats * sizeof *rows, "a saved cache");
+    if (!rows || !arrays || !names)
+        status = hsc__fail_memory(err, layers * layer_floats * sizeof *rows, "a saved cache");
     if (status == HSC_OK) {
         arrays[0] = (hsc_named_array){"headscope.cache", HSC_I32, 1, {HEADER}, header};
         for (size_t i = 0; i < layers; i++) {
             snprintf(names[i], sizeof names[i], "kv.%zu", i);
             read_layer(s, (int)i, seq, first, n, rows + i * layer_floats);
-            arrays[i + 1] = (hsc_named_array){names[i], HSC_F32, 4, {2, c->n_kv_heads, n, c->d_head}, rows + i * layer_floats};
+            arrays[i + 1] =
+                (hsc_named_array){names[i], HSC_F32, 4, {2, c->n_kv_heads, n, c->d_head}, rows + i * layer_floats};
         }
         status = hsc_write_arrays(path, arrays, layers + 1, err);
     }
@@ -110,8 +113,8 @@ static hsc_status load_set(hsc_session *s, const hsc__tensors *set, int seq, con
                 (int)h[4], (int)h[5]);
     HSC_FAIL_IF(h[5] > s->max_tokens, HSC_EINVAL, "%s: has %d tokens, this session was made for %d", path, (int)h[5],
                 s->max_tokens);
-    HSC_FAIL_IF(h[4] > 0 && h[4] > first_kept(c, h[5]), HSC_EINVAL, "%s: starts at position %d, this session needs more",
-                path, (int)h[4]);
+    HSC_FAIL_IF(h[4] > 0 && h[4] > first_kept(c, h[5]), HSC_EINVAL,
+                "%s: starts at position %d, this session needs more", path, (int)h[4]);
     for (int i = 0; i < c->n_layers; i++) HSC_TRY(load_layer(s, set, i, seq, h[4], h[5] - h[4], path, err));
     s->cache.seqs[seq].length = h[5];
     return HSC_OK;

@@ -1,6 +1,6 @@
 /*
- * The architecture description: everything that one forward pass needs to run any decoder, as data. An architecture file
- * (arch/<family>.c) fills it from the configuration and maps tensor names; nothing else knows a family's name.
+ * The architecture description: everything that one forward pass needs to run any decoder, as data. An architecture
+ * file (arch/<family>.c) fills it from the configuration and maps tensor names; nothing else knows a family's name.
  */
 #ifndef HSC_MODEL_DESC_H
 #define HSC_MODEL_DESC_H
@@ -16,7 +16,8 @@ typedef struct hsc__norm {
     const float *gain, *bias; /* [d_model]; bias may be NULL */
 } hsc__norm;
 
-/* Rotary embedding (Su et al. 2021): angle of pair i at position p is p * inv_freq[i], in float32 as transformers has it. */
+/* Rotary embedding (Su et al. 2021): angle of pair i at position p is p * inv_freq[i], in float32 as transformers has
+ * it. */
 typedef struct hsc__rope {
     int half;              /* pairs that are rotated; 0: none */
     const float *inv_freq; /* [half] */
@@ -40,7 +41,8 @@ typedef struct hsc__desc {
     float norm_eps;
     hsc__pos_kind pos_kind;
     hsc__act act;
-    bool interleaved_qk; /* rows of w_q and w_k lie as GGUF's llama has them: pair (2i, 2i+1) is the field's (i, i + half) */
+    bool interleaved_qk; /* rows of w_q and w_k lie as GGUF's llama has them: pair (2i, 2i+1) is the field's (i, i +
+                            half) */
     hsc__weight embed, pos_embed, unembed; /* stored [d_vocab][d_model], [n_ctx][d_model], [d_vocab][d_model] */
     hsc__norm ln_final;
     hsc__layer *layers; /* [n_layers] */

@@ -2,8 +2,8 @@
  * One forward pass for every architecture description. It reads like the block's formula:
  *     x = resid + W_O attention(ln1(resid))
  *     resid = x + W_out act(W_in ln2(x))            (gated: act(W_in y) * (W_up y))
- * Each step writes where the next reads; a watched site is shown between two steps, and what is fused when nobody watches
- * rounds the same way as what is not.
+ * Each step writes where the next reads; a watched site is shown between two steps, and what is fused when nobody
+ * watches rounds the same way as what is not.
  */
 #include "base/parallel.h"
 #include "model/session.h"
@@ -18,7 +18,8 @@ enum { ROW_BLOCK = 16 }; /* rows that one task of a row-wise step takes */
             HSC_TRY(hsc__watch_rows(s, site, layer, data, row_size, (size_t)(row_size), err));                         \
     } while (0)
 
-/* ------------------------------------------------------------------------------------- row-wise steps, in parallel -- */
+/* ------------------------------------------------------------------------------------- row-wise steps, in parallel
+ * -- */
 
 typedef struct row_step {
     hsc_session *s;
@@ -49,7 +50,8 @@ static void each_row(row_step step)
 static void embed_row(const row_step *step, int row)
 {
     const hsc__desc *d = step->s->desc;
-    hsc__weight_row(step->s->exec.kernels, &d->embed, step->ids[row], step->out + (size_t)row * (size_t)d->config.d_model);
+    hsc__weight_row(step->s->exec.kernels, &d->embed, step->ids[row],
+                    step->out + (size_t)row * (size_t)d->config.d_model);
 }
 
 static void position_row(const row_step *step, int row)
@@ -64,8 +66,7 @@ static void norm_row(const hsc_session *s, const hsc__norm *norm, const float *i
     const hsc__desc *d = s->desc;
     if (d->norm_kind == HSC__NORM_LAYER)
         s->exec.kernels->layer_norm(in, norm->gain, norm->bias, d->norm_eps, d->config.d_model, out);
-    else
-        s->exec.kernels->rms_norm(in, norm->gain, d->norm_eps, d->config.d_model, out);
+    else s->exec.kernels->rms_norm(in, norm->gain, d->norm_eps, d->config.d_model, out);
 }
 
 static void norm_step(const row_step *step, int row)
@@ -114,7 +115,8 @@ static void add_step(const row_step *step, int row)
     step->s->exec.kernels->add(step->out + at, step->in + at, d, step->out + at);
 }
 
-/* --------------------------------------------------------------------------------------------- the block's steps ---- */
+/* --------------------------------------------------------------------------------------------- the block's steps
+ * ---- */
 
 static hsc__linear product(const hsc__weight *w, const float *x, float *y)
 {
@@ -228,14 +230,27 @@ static hsc_status attend(hsc_session *s, const hsc__layer *l, int layer, hsc_err
                                            hsc__cache_kv(&s->cache, layer, p->seq)};
         }
         watch.n_done = done;
-        hsc__attention job = {.n_heads = c->n_heads, .n_kv_heads = c->n_kv_heads, .d_head = c->d_head,
-                              .causal = c->causal, .window = s->mask.window ? s->mask.window : l->window,
-                              .sinks = s->mask.sinks, .allowed = s->allowed, .block = s->mask.block,
-                              .n_blocks = s->mask.n_blocks, .scale = l->attn_scale, .cap = l->attn_cap,
-                              .q = s->q, .q_stride = q_size, .z = s->z, .z_stride = q_size, .seqs = seqs, .n_seqs = n,
+        hsc__attention job = {.n_heads = c->n_heads,
+                              .n_kv_heads = c->n_kv_heads,
+                              .d_head = c->d_head,
+                              .causal = c->causal,
+                              .window = s->mask.window ? s->mask.window : l->window,
+                              .sinks = s->mask.sinks,
+                              .allowed = s->allowed,
+                              .block = s->mask.block,
+                              .n_blocks = s->mask.n_blocks,
+                              .scale = l->attn_scale,
+                              .cap = l->attn_cap,
+                              .q = s->q,
+                              .q_stride = q_size,
+                              .z = s->z,
+                              .z_stride = q_size,
+                              .seqs = seqs,
+                              .n_seqs = n,
                               .on_scores = hsc__watched(s, HSC_ATTN_SCORES, layer) ? on_scores : NULL,
                               .on_pattern = hsc__watched(s, HSC_PATTERN, layer) ? on_pattern : NULL,
-                              .on_row = stats ? on_row : NULL, .user = &watch};
+                              .on_row = stats ? on_row : NULL,
+                              .user = &watch};
         HSC_FAIL_IF(hsc__attention_forward(&s->exec, &job) != HSC_OK, HSC_ECANCELED,
                     "an observer of the attention of layer %d stopped the pass", layer);
     }

@@ -10,14 +10,14 @@
 
 struct hsc_model {
     hsc__desc desc;
-    hsc__arena arena;       /* description, vectors, names, warnings */
+    hsc__arena arena; /* description, vectors, names, warnings */
     char *path;
-    hsc__tensors *folder;   /* one of the two owns the tensors */
+    hsc__tensors *folder; /* one of the two owns the tensors */
     hsc__gguf *gguf;
     const hsc__tensors *tensors;
     const char *warnings[16];
     size_t n_warnings;
-    pthread_mutex_t lock;   /* guards the tokenizer, which is made on first use */
+    pthread_mutex_t lock; /* guards the tokenizer, which is made on first use */
     bool tokenizer_tried;
     hsc_tokenizer *tokenizer;
     hsc_error tokenizer_error;

@@ -21,8 +21,9 @@ static hsc_status make_arena(hsc_session *s, hsc_error *err)
     struct {
         float **pointer;
         size_t width;
-    } parts[] = {{&s->resid, d}, {&s->x, d}, {&s->q, q},   {&s->k, kv}, {&s->v, kv},
-                 {&s->z, q},     {&s->branch, d}, {&s->pre, m}, {&s->up, c->is_gated ? m : 0}};
+    } parts[] = {{&s->resid, d},  {&s->x, d},   {&s->q, q},
+                 {&s->k, kv},     {&s->v, kv},  {&s->z, q},
+                 {&s->branch, d}, {&s->pre, m}, {&s->up, c->is_gated ? m : 0}};
     size_t n_parts = sizeof parts / sizeof *parts, total = 0;
     for (size_t i = 0; i < n_parts; i++) total += round_up(parts[i].width * (size_t)s->max_rows, 16);
     s->arena = hsc__malloc_aligned(total * sizeof(float));
@@ -105,7 +106,8 @@ static hsc_status check_mask(const hsc_mask *m, int max_tokens, hsc_error *err)
                 m->sinks);
     HSC_FAIL_IF(m->sinks > 0 && m->window == 0, HSC_EINVAL, "mask: sinks have a meaning only with a window");
     HSC_FAIL_IF(m->allowed && (m->block < 1 || m->n_blocks < 1 || (int64_t)m->block * m->n_blocks < max_tokens),
-                HSC_EINVAL, "mask: %d blocks of %d positions do not cover %d tokens", m->n_blocks, m->block, max_tokens);
+                HSC_EINVAL, "mask: %d blocks of %d positions do not cover %d tokens", m->n_blocks, m->block,
+                max_tokens);
     return HSC_OK;
 }
 

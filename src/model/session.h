@@ -9,7 +9,7 @@
 /* A run of rows of one sequence inside the chunk that is going through the layers. */
 typedef struct hsc__piece {
     int seq;
-    int row;         /* first row in the chunk */
+    int row; /* first row in the chunk */
     int n_rows;
     int position;    /* position of the first row in its sequence */
     int batch_row;   /* first row in the batch */
@@ -38,7 +38,7 @@ typedef struct hsc__rope_table {
 /* Statistics of one layer in the last pass. Sequence i's block of an array starts at n_heads * seqs[i].row times the
  * array's row size; received at n_heads times the keys of the sequences before. */
 typedef struct hsc__stat_layer {
-    float *floats;    /* one allocation for all arrays but received */
+    float *floats; /* one allocation for all arrays but received */
     size_t capacity;
     float *arrays[HSC_N_STATS]; /* NULL: not collected */
     int32_t *topk_keys;
@@ -51,7 +51,7 @@ typedef struct hsc__stats {
     int layer;               /* -1: every layer */
     unsigned stats;
     int top_k, n_bins;
-    int64_t *partial;        /* [n_threads][n_heads][n_key]: received weights of the layer that is running */
+    int64_t *partial; /* [n_threads][n_heads][n_key]: received weights of the layer that is running */
     size_t partial_capacity, partial_worker;
 } hsc__stats;
 

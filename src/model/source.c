@@ -75,8 +75,12 @@ static hsc_status bind_matrix(hsc__source *src, hsc__weight *out, int64_t n_out,
     HSC_FAIL_IF(columns % hsc__dtype_block(t->dtype) != 0, HSC_EFORMAT,
                 "%s: tensor %s: rows of %lld values are not whole %s blocks", t->path, full, (long long)columns,
                 t->dtype_name);
-    *out = (hsc__weight){.dtype = t->dtype, .transposed = transposed, .n_out = (int)n_out, .n_in = n_in,
-                         .row_bytes = hsc__dtype_bytes(t->dtype, (size_t)columns), .data = t->data};
+    *out = (hsc__weight){.dtype = t->dtype,
+                         .transposed = transposed,
+                         .n_out = (int)n_out,
+                         .n_in = n_in,
+                         .row_bytes = hsc__dtype_bytes(t->dtype, (size_t)columns),
+                         .data = t->data};
     return HSC_OK;
 }
 

@@ -12,14 +12,14 @@
 #include "model/desc.h"
 
 typedef struct hsc__source {
-    const char *path;            /* as the user gave it */
-    const json_t *config;        /* config.json, or NULL for GGUF */
-    const char *config_path;     /* for messages */
-    const hsc__gguf *gguf;       /* or NULL */
+    const char *path;        /* as the user gave it */
+    const json_t *config;    /* config.json, or NULL for GGUF */
+    const char *config_path; /* for messages */
+    const hsc__gguf *gguf;   /* or NULL */
     const hsc__tensors *tensors;
-    hsc__arena *arena;           /* lives as long as the model */
-    const char *prefix;          /* put before every tensor name: "", "transformer.", "model." */
-    unsigned char *used;         /* [n_tensors] */
+    hsc__arena *arena;   /* lives as long as the model */
+    const char *prefix;  /* put before every tensor name: "", "transformer.", "model." */
+    unsigned char *used; /* [n_tensors] */
     const char *warnings[16];
     size_t n_warnings;
 } hsc__source;

@@ -1,6 +1,6 @@
 /*
- * Statistics of attention, taken from each row of weights while it is in cache. A row's figures depend on the row alone;
- * what a key receives is summed over rows in integers, so that no order of workers shows.
+ * Statistics of attention, taken from each row of weights while it is in cache. A row's figures depend on the row
+ * alone; what a key receives is summed over rows in integers, so that no order of workers shows.
  */
 #include "model/session.h"
 
@@ -189,8 +189,7 @@ void hsc__stats_row(hsc_session *s, int layer, int worker, int piece, int head, 
         l->arrays[HSC_STAT_ENTROPY][at] = s->exec.kernels->row_entropy(row + start, high - start);
     if (l->arrays[HSC_STAT_SINK]) l->arrays[HSC_STAT_SINK][at] = segment(s, row, low, high, 0, 0);
     if (l->arrays[HSC_STAT_SELF]) l->arrays[HSC_STAT_SELF][at] = segment(s, row, low, high, position, position);
-    if (l->arrays[HSC_STAT_PREV])
-        l->arrays[HSC_STAT_PREV][at] = segment(s, row, low, high, position - 1, position - 1);
+    if (l->arrays[HSC_STAT_PREV]) l->arrays[HSC_STAT_PREV][at] = segment(s, row, low, high, position - 1, position - 1);
     if (l->arrays[HSC_STAT_DISTANCE])
         distances(s, position, low, high, row, l->arrays[HSC_STAT_DISTANCE] + at * (size_t)t->n_bins);
     if (l->arrays[HSC_STAT_TOPK])
@@ -245,7 +244,8 @@ static hsc_status check_stat(const hsc_session *s, hsc_stat stat, int layer, int
                 layer, s->desc->config.n_layers);
     HSC_FAIL_IF(!s->valid || !hsc__stats_wanted(s, layer) || !collects(&s->stats, stat), HSC_ENOTFOUND,
                 "%s of layer %d was not collected in the last pass", stats[stat].name, layer);
-    HSC_FAIL_IF(seq < 0 || seq >= s->n_seqs, HSC_EINVAL, "sequence %d does not exist, the batch had %d", seq, s->n_seqs);
+    HSC_FAIL_IF(seq < 0 || seq >= s->n_seqs, HSC_EINVAL, "sequence %d does not exist, the batch had %d", seq,
+                s->n_seqs);
     return HSC_OK;
 }
 
@@ -261,8 +261,8 @@ hsc_status hsc_session_stat(const hsc_session *s, hsc_stat stat, int layer, int 
         return HSC_OK;
     }
     bool deep = stat == HSC_STAT_DISTANCE || stat == HSC_STAT_TOPK;
-    *out = (hsc_view){data + heads * (size_t)q->row * floats, deep ? 3 : 2,
-                      {(int64_t)heads, q->n_query, deep ? (int64_t)floats : 0}};
+    *out = (hsc_view){
+        data + heads * (size_t)q->row * floats, deep ? 3 : 2, {(int64_t)heads, q->n_query, deep ? (int64_t)floats : 0}};
     return HSC_OK;
 }
 

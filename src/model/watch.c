@@ -37,7 +37,8 @@ static void mark(hsc_session *s, hsc_site site, int layer, int bit)
     size_t n = (size_t)s->desc->config.n_layers;
     bool all = layer < 0 && hsc_site_per_layer(site);
     for (size_t i = 0; i < n; i++) {
-        if (all || i == (size_t)(hsc_site_per_layer(site) ? layer : 0)) s->watch[(size_t)site * n + i] |= (unsigned char)bit;
+        if (all || i == (size_t)(hsc_site_per_layer(site) ? layer : 0))
+            s->watch[(size_t)site * n + i] |= (unsigned char)bit;
     }
 }
 
@@ -45,8 +46,8 @@ static hsc_status check_place(const hsc_session *s, hsc_site site, int layer, hs
 {
     const hsc_config *c = &s->desc->config;
     HSC_FAIL_IF((unsigned)site >= HSC_N_SITES, HSC_EINVAL, "site %d does not exist", (int)site);
-    HSC_FAIL_IF(!hsc_model_has_site(s->model, site), HSC_EINVAL, "a model of architecture %s has no site \"%s\"", c->arch,
-                hsc_site_name(site));
+    HSC_FAIL_IF(!hsc_model_has_site(s->model, site), HSC_EINVAL, "a model of architecture %s has no site \"%s\"",
+                c->arch, hsc_site_name(site));
     HSC_FAIL_IF(hsc_site_per_layer(site) && (layer < -1 || layer >= c->n_layers), HSC_EINVAL,
                 "layer %d does not exist, the model has %d", layer, c->n_layers);
     return HSC_OK;
@@ -133,8 +134,9 @@ hsc_status hsc__watch_prepare(hsc_session *s, hsc_error *err)
     for (size_t i = 0; i < s->n_kept; i++) {
         hsc__kept *r = &s->kept[i];
         if (r->spec.site == HSC_LOGITS) continue; /* the logits of the pass itself are the record */
-        size_t need = is_pattern(r->spec.site) ? pattern_offset(s, r, s->n_seqs)
-                                               : (size_t)s->n_tokens * (size_t)hsc__site_row_size(s->desc, r->spec.site);
+        size_t need = is_pattern(r->spec.site)
+                          ? pattern_offset(s, r, s->n_seqs)
+                          : (size_t)s->n_tokens * (size_t)hsc__site_row_size(s->desc, r->spec.site);
         if (need <= r->capacity) continue;
         hsc__free(r->data);
         r->capacity = 0;
@@ -165,8 +167,8 @@ hsc_status hsc__watch_rows(hsc_session *s, hsc_site site, int layer, float *data
     if (hsc__watched(s, site, layer) & HSC__WATCH_OBSERVE) {
         for (int i = 0; i < s->n_pieces; i++) {
             const hsc__piece *p = &s->pieces[i];
-            hsc_block block = {site, layer, p->seq, -1, p->position, p->n_rows, row_size, stride,
-                               data + (size_t)p->row * stride};
+            hsc_block block = {
+                site, layer, p->seq, -1, p->position, p->n_rows, row_size, stride, data + (size_t)p->row * stride};
             HSC_FAIL_IF(call_observers(s, &block), HSC_ECANCELED, "an observer at %s stopped the pass",
                         hsc_site_name(site));
         }
@@ -235,11 +237,12 @@ hsc_status hsc_session_activation(const hsc_session *s, hsc_site site, int layer
     const hsc__kept *r = find_kept(s, site, layer);
     HSC_FAIL_IF(!r || !s->valid, HSC_ENOTFOUND, "%s of layer %d was not recorded in the last pass", hsc_site_name(site),
                 layer);
-    HSC_FAIL_IF(seq < 0 || seq >= s->n_seqs, HSC_EINVAL, "sequence %d does not exist, the batch had %d", seq, s->n_seqs);
+    HSC_FAIL_IF(seq < 0 || seq >= s->n_seqs, HSC_EINVAL, "sequence %d does not exist, the batch had %d", seq,
+                s->n_seqs);
     const hsc__batch_seq *q = &s->seqs[seq];
     if (is_pattern(site)) {
-        *out = (hsc_view){r->data + pattern_offset(s, r, seq), 3,
-                          {kept_heads(s, r), kept_queries(r, q), q->past + q->n_query}};
+        *out = (hsc_view){
+            r->data + pattern_offset(s, r, seq), 3, {kept_heads(s, r), kept_queries(r, q), q->past + q->n_query}};
         return HSC_OK;
     }
     int row_size = hsc__site_row_size(s->desc, site);

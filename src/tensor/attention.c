@@ -40,7 +40,7 @@ typedef struct {
     int seq_index, head, query, n_rows;
     float *s; /* scores, then weights: [n_rows][stride], column = key position */
     size_t stride;
-    float *sum; /* [n_rows][d_head], the chunk being summed */
+    float *sum;      /* [n_rows][d_head], the chunk being summed */
     float *unpacked; /* keys or values of a cache that is not float32 */
     int worker;
 } block;
@@ -252,7 +252,8 @@ static void run_block(void *context, size_t task, int worker)
 hsc_status hsc__attention_forward(const hsc__exec *exec, const hsc__attention *a)
 {
     plan job = {.exec = exec, .a = a};
-    for (int i = 0; i < a->n_seqs; i++) job.n_blocks += round_up(a->seqs[i].n_query, exec->kernels->mr) / exec->kernels->mr;
+    for (int i = 0; i < a->n_seqs; i++)
+        job.n_blocks += round_up(a->seqs[i].n_query, exec->kernels->mr) / exec->kernels->mr;
     atomic_init(&job.canceled, 0);
     hsc__parallel_for(exec->n_threads, (size_t)job.n_blocks * (size_t)a->n_heads, run_block, &job);
     return atomic_load(&job.canceled) ? HSC_ECANCELED : HSC_OK;

@@ -1,7 +1,7 @@
 /*
  * Attention over a key/value cache: softmax(q k^T scale + bias) v (Vaswani et al. 2017, eq. 1), exact, with nothing of
- * size n x n kept. A block of query rows holds all its scores at once, so softmax needs no rescaling and whoever watches
- * reads the very rows that are used.
+ * size n x n kept. A block of query rows holds all its scores at once, so softmax needs no rescaling and whoever
+ * watches reads the very rows that are used.
  */
 #ifndef HSC_TENSOR_ATTENTION_H
 #define HSC_TENSOR_ATTENTION_H
@@ -25,16 +25,16 @@ typedef int (*hsc__attention_fn)(void *user, int seq, int head, int first_query,
 
 /* Called with each finished row of weights, after on_pattern: `row` is indexed by key position and holds weights in
  * [low, high); from `start` (below low, fixed by the row) to low it is 0. */
-typedef void (*hsc__attention_row_fn)(void *user, int worker, int seq, int head, int query, int start, int low, int high,
-                                      const float *row);
+typedef void (*hsc__attention_row_fn)(void *user, int worker, int seq, int head, int query, int start, int low,
+                                      int high, const float *row);
 
 typedef struct hsc__attention {
     int n_heads, n_kv_heads, d_head;
     bool causal;
-    int window;  /* > 0: a query sees keys > its position - window */
-    float scale; /* of the dot product */
-    float cap;   /* > 0: scores become cap * tanh(score / cap) */
-    int sinks;   /* with a window: the first keys stay visible (Xiao et al. 2023) */
+    int window;         /* > 0: a query sees keys > its position - window */
+    float scale;        /* of the dot product */
+    float cap;          /* > 0: scores become cap * tanh(score / cap) */
+    int sinks;          /* with a window: the first keys stay visible (Xiao et al. 2023) */
     const float *alibi; /* [n_heads] slopes: score += slope * (key - query) (Press et al. 2021); NULL: none */
     /* Block-sparse attention: allowed[query / block * n_blocks + key / block] != 0; NULL: every block. */
     const unsigned char *allowed;

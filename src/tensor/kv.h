@@ -13,8 +13,8 @@
 typedef struct hsc__kv {
     hsc_dtype dtype;
     int n_kv_heads, d_head;
-    int n_cells;        /* a multiple of HSC__K_CHUNK */
-    size_t head_bytes;  /* from one kv head to the next */
+    int n_cells;       /* a multiple of HSC__K_CHUNK */
+    size_t head_bytes; /* from one kv head to the next */
     char *k, *v;
     /* Positions below n_shared (a multiple of 64) are read from another sequence of the same layout. */
     const char *k_shared, *v_shared;
@@ -27,7 +27,8 @@ size_t hsc__kv_head_bytes(hsc_dtype dtype, int d_head, int n_cells);
 /* True for the types that a cache can have: F32, F16, BF16, and Q8_0 when d_head is whole blocks. */
 bool hsc__kv_can_store(hsc_dtype dtype, int d_head);
 
-/* Stores n_rows new keys and values, [n_rows][n_kv_heads][d_head] with rows a stride apart, from position `first` on. */
+/* Stores n_rows new keys and values, [n_rows][n_kv_heads][d_head] with rows a stride apart, from position `first`
+ * on. */
 void hsc__kv_store(const hsc__kernels *kernels, const hsc__kv *kv, int first, int n_rows, const float *k,
                    size_t k_stride, const float *v, size_t v_stride);
 

@@ -1,7 +1,7 @@
 /*
- * The parallel loops of a matrix product. A task is one panel of outputs (all rows, weights read once) or, for few rows,
- * a run of outputs straight from the mapping. Both give the same bits; the choice is by the number of rows and cannot be
- * seen in the result.
+ * The parallel loops of a matrix product. A task is one panel of outputs (all rows, weights read once) or, for few
+ * rows, a run of outputs straight from the mapping. Both give the same bits; the choice is by the number of rows and
+ * cannot be seen in the result.
  */
 #include "tensor/linear.h"
 
@@ -11,16 +11,16 @@
 #include <string.h>
 
 enum {
-    FEW_STEP = 128,       /* outputs a task of few rows; its tile must fit the scratch of a panel */
-    MIN_SPLIT_ROWS = 96,  /* fewer rows than this do not pay for packing a panel twice */
+    FEW_STEP = 128,      /* outputs a task of few rows; its tile must fit the scratch of a panel */
+    MIN_SPLIT_ROWS = 96, /* fewer rows than this do not pay for packing a panel twice */
 };
 
 typedef struct {
     const hsc__exec *exec;
     const hsc__linear *products;
     int n_products, n_rows;
-    int n_splits; /* parts that the rows are cut into, so that few panels still feed every thread */
-    bool few;     /* few rows: straight from the mapping */
+    int n_splits;  /* parts that the rows are cut into, so that few panels still feed every thread */
+    bool few;      /* few rows: straight from the mapping */
     uint16_t *x16; /* x in bf16, rows x16_stride apart; NULL when nobody needs it */
     size_t x16_stride;
     hsc__x8 x8; /* x in 8 bits; q NULL when nobody needs it */
@@ -61,8 +61,7 @@ static void finish(const hsc__linear *p, int o, int n_out, int row, int n_rows, 
             for (int c = 0; c < n_out; c++) y[c] = sum[c] + bias[c];
         else if (residual)
             for (int c = 0; c < n_out; c++) y[c] = residual[c] + sum[c];
-        else if (y != sum)
-            memcpy(y, sum, (size_t)n_out * sizeof *y);
+        else if (y != sum) memcpy(y, sum, (size_t)n_out * sizeof *y);
     }
 }
 
@@ -131,16 +130,14 @@ static void few_task(const plan *job, const hsc__linear *p, int o, float *tile)
     const hsc__weight *w = p->w;
     int n_out = w->n_out - o < FEW_STEP ? w->n_out - o : FEW_STEP, n_rows = job->n_rows;
     size_t stride = FEW_STEP; /* tile: [n_rows][FEW_STEP] */
-    const char *data = (const char *)w->data + (w->transposed ? hsc__dtype_bytes(w->dtype, (size_t)o)
-                                                              : (size_t)o * w->row_bytes);
+    const char *data =
+        (const char *)w->data + (w->transposed ? hsc__dtype_bytes(w->dtype, (size_t)o) : (size_t)o * w->row_bytes);
     switch (kind_of(job, w)) {
     case HSC_COMPUTE_BF16:
         (w->transposed ? k->few_t_bf16 : k->few_bf16)(w->dtype, data, w->row_bytes, n_out, w->n_in, job->x16,
                                                       job->x16_stride, n_rows, tile, stride);
         break;
-    case HSC_COMPUTE_Q8:
-        k->few_q8(w->dtype, data, w->row_bytes, n_out, w->n_in, &job->x8, n_rows, tile, stride);
-        break;
+    case HSC_COMPUTE_Q8: k->few_q8(w->dtype, data, w->row_bytes, n_out, w->n_in, &job->x8, n_rows, tile, stride); break;
     default:
         (w->transposed ? k->few_t : k->few)(w->dtype, data, w->row_bytes, n_out, w->n_in, p->x, p->x_stride, n_rows,
                                             tile, stride);

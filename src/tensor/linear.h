@@ -4,8 +4,8 @@
 
 #include "tensor/exec.h"
 
-/* A matrix of a file, of any type that the kernels read. A part of a fused matrix (GPT-2's c_attn) is a weight of its own
- * with the same row_bytes. */
+/* A matrix of a file, of any type that the kernels read. A part of a fused matrix (GPT-2's c_attn) is a weight of its
+ * own with the same row_bytes. */
 typedef struct hsc__weight {
     hsc_dtype dtype;
     bool transposed; /* stored [n_in][n_out] (Conv1D), else [n_out][n_in] (Linear) */
@@ -30,8 +30,8 @@ typedef struct hsc__linear {
     size_t residual_stride;
 } hsc__linear;
 
-/* Runs products of the same x (such as q, k and v) side by side, in the arithmetic of exec->compute. n_rows <= max_rows of
- * hsc__linear_scratch. */
+/* Runs products of the same x (such as q, k and v) side by side, in the arithmetic of exec->compute. n_rows <= max_rows
+ * of hsc__linear_scratch. */
 void hsc__linear_forward(const hsc__exec *exec, const hsc__linear *products, int n_products, int n_rows);
 
 /* Floats of scratch a worker needs for products of at most max_rows rows. */

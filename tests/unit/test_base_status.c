@@ -70,7 +70,9 @@ static void test_message_is_one_line(void **state)
     hsc_error err = {0};
     hsc__fail(&err, HSC_EIO, 0, "a\nb\x1b[31mc\x7f");
     assert_string_equal(err.message, "a?b?[31mc?");
-    hsc__fail(&err, HSC_EIO, 0, "\xc2\x9b" "31m \xff \xe2\x82 \xc3\xa9"); /* C1's own escape, bytes of no character, é */
+    hsc__fail(&err, HSC_EIO, 0,
+              "\xc2\x9b"
+              "31m \xff \xe2\x82 \xc3\xa9"); /* C1's own escape, bytes of no character, é */
     assert_string_equal(err.message, "?31m ? ? \xc3\xa9");
 }
 

@@ -30,7 +30,7 @@ static void long_llama(tiny_model *m)
             const char *name;
             int rows, columns;
             float deviation, middle;
-        } parts[] = {{"input_layernorm.weight", 40, 0, 0.2f, 1},   {"post_attention_layernorm.weight", 40, 0, 0.2f, 1},
+        } parts[] = {{"input_layernorm.weight", 40, 0, 0.2f, 1},    {"post_attention_layernorm.weight", 40, 0, 0.2f, 1},
                      {"self_attn.q_proj.weight", 128, 40, 0.2f, 0}, {"self_attn.k_proj.weight", 64, 40, 0.2f, 0},
                      {"self_attn.v_proj.weight", 64, 40, 0.2f, 0},  {"self_attn.o_proj.weight", 40, 128, 0.15f, 0},
                      {"mlp.gate_proj.weight", 72, 40, 0.2f, 0},     {"mlp.up_proj.weight", 72, 40, 0.2f, 0},
@@ -166,8 +166,8 @@ static void test_ring(void **unused)
     for (size_t w = 0; w < sizeof windows / sizeof *windows; w++) {
         /* A block list that allows everything keeps the full cache's path through the mask, without the ring. */
         unsigned char all[1] = {1};
-        hsc_session_options full = {.mask = {.window = windows[w], .sinks = 0, .allowed = all, .block = CTX, .n_blocks = 1},
-                                    .n_threads = 2};
+        hsc_session_options full = {
+            .mask = {.window = windows[w], .sinks = 0, .allowed = all, .block = CTX, .n_blocks = 1}, .n_threads = 2};
         hsc_session_options ring = {.mask = {.window = windows[w]}, .chunk = 32, .n_threads = 2};
         hsc_session *s = new_session(ring);
         float *whole = alone(full, NULL, 0, ids, CTX);
@@ -194,7 +194,9 @@ static void test_masks(void **unused)
     enum { LENGTH = 70 };
     unsigned char allowed[25];
     for (int i = 0; i < 25; i++) allowed[i] = (unsigned char)(i / 5 == i % 5 || i % 5 == 0);
-    const hsc_mask masks[] = {{.window = 4}, {.window = 6, .sinks = 3}, {.allowed = allowed, .block = 16, .n_blocks = 5},
+    const hsc_mask masks[] = {{.window = 4},
+                              {.window = 6, .sinks = 3},
+                              {.allowed = allowed, .block = 16, .n_blocks = 5},
                               {.window = 40, .allowed = allowed, .block = 16, .n_blocks = 5}};
     for (size_t m = 0; m < 4; m++) {
         const hsc_mask *k = &masks[m];
@@ -275,8 +277,8 @@ static void test_save(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fork), cmocka_unit_test(test_fork_limits),
-                                       cmocka_unit_test(test_ring), cmocka_unit_test(test_masks),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fork),  cmocka_unit_test(test_fork_limits),
+                                       cmocka_unit_test(test_ring),  cmocka_unit_test(test_masks),
                                        cmocka_unit_test(test_types), cmocka_unit_test(test_save)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

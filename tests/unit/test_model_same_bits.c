@@ -1,6 +1,6 @@
 /*
- * "Same bits" (docs/decisions.md): whatever the threads, the chunking, the recording, the company in the batch, the cut of
- * the cache or the tokens that follow, a token's row of every site is the same by memcmp.
+ * "Same bits" (docs/decisions.md): whatever the threads, the chunking, the recording, the company in the batch, the cut
+ * of the cache or the tokens that follow, a token's row of every site is the same by memcmp.
  */
 #include "tiny_model.h"
 
@@ -49,7 +49,8 @@ static void collect(const hsc_session *s, int seq, shown *x)
             hsc_view v;
             assert_int_equal(hsc_session_activation(s, (hsc_site)site, l, seq, &v, NULL), HSC_OK);
             size_t n = size_of(&v);
-            size_t have = x->data[site][l] && !is_square(site) ? (size_t)x->shape[site][0] * (n / (size_t)v.shape[0]) : 0;
+            size_t have =
+                x->data[site][l] && !is_square(site) ? (size_t)x->shape[site][0] * (n / (size_t)v.shape[0]) : 0;
             x->data[site][l] = realloc(x->data[site][l], (have + n) * sizeof(float));
             memcpy(x->data[site][l] + have, v.data, n * sizeof(float));
             if (l + 1 < (hsc_site_per_layer((hsc_site)site) ? TINY_LAYERS : 1)) continue;
@@ -148,7 +149,8 @@ static void check_cache(const hsc_model *m, const shown *whole, int step)
         for (int l = 0; l < TINY_LAYERS; l++)
             if (whole->data[site][l] && !is_square(site))
                 assert_memory_equal(whole->data[site][l], x->data[site][l],
-                                    (size_t)N * (size_t)(whole->shape[site][1] * whole->shape[site][2]) * sizeof(float));
+                                    (size_t)N * (size_t)(whole->shape[site][1] * whole->shape[site][2]) *
+                                        sizeof(float));
     drop(x);
     hsc_session_free(s);
 }
@@ -189,7 +191,8 @@ static void check_unwatched(const hsc_model *m, const shown *whole)
     assert_true(v.shape[0] == 1 && v.shape[1] == TINY_VOCAB);
     assert_memory_equal(v.data, whole->data[HSC_LOGITS][0] + (N - 1) * TINY_VOCAB, TINY_VOCAB * sizeof(float));
     assert_int_equal(hsc_session_truncate(s, 0, 40, NULL), HSC_OK);
-    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids + 40, .n_tokens = 5, .logits = HSC_LOGITS_ALL}, NULL), HSC_OK);
+    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids + 40, .n_tokens = 5, .logits = HSC_LOGITS_ALL}, NULL),
+                     HSC_OK);
     assert_int_equal(hsc_session_length(s, 0), 45);
     assert_int_equal(hsc_session_logits(s, &v, NULL), HSC_OK);
     assert_memory_equal(v.data, whole->data[HSC_LOGITS][0] + 40 * TINY_VOCAB, 5 * TINY_VOCAB * sizeof(float));

@@ -130,7 +130,8 @@ static void test_observers(void **unused)
     for (int h = 0; h < 3; h++)
         assert_int_equal(hsc_session_observe(s, &(hsc_observer){HSC_Z, 1, 1, zero_head, &heads[h]}, NULL), HSC_OK);
     static const hsc_site sites[] = {HSC_ATTN_OUT, HSC_RESID_PRE, HSC_RESID_MID};
-    for (int i = 0; i < 3; i++) assert_int_equal(hsc_session_record(s, &(hsc_record){sites[i], 1, -1, -1}, NULL), HSC_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(hsc_session_record(s, &(hsc_record){sites[i], 1, -1, -1}, NULL), HSC_OK);
     assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = 10}, NULL), HSC_OK);
     assert_int_equal(hsc_session_activation(s, HSC_ATTN_OUT, 1, 0, &out, NULL), HSC_OK);
     assert_int_equal(hsc_session_activation(s, HSC_RESID_PRE, 1, 0, &pre, NULL), HSC_OK);
@@ -157,10 +158,12 @@ static hsc_status whole_way(const char *dir, hsc_error *err)
     hsc_model *m = NULL;
     hsc_session *s = NULL;
     hsc_status status = hsc_model_open(&m, dir, NULL, err);
-    if (status == HSC_OK) status = hsc_session_new(&s, m, &(hsc_session_options){.n_threads = 1, .max_tokens = 12}, err);
+    if (status == HSC_OK)
+        status = hsc_session_new(&s, m, &(hsc_session_options){.n_threads = 1, .max_tokens = 12}, err);
     if (status == HSC_OK) status = hsc_session_record(s, &(hsc_record){HSC_PATTERN, -1, -1, -1}, err);
     if (status == HSC_OK) status = hsc_session_record(s, &(hsc_record){HSC_Z, 1, -1, -1}, err);
-    if (status == HSC_OK) status = hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = 12, .logits = HSC_LOGITS_ALL}, err);
+    if (status == HSC_OK)
+        status = hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = 12, .logits = HSC_LOGITS_ALL}, err);
     hsc_session_free(s);
     hsc_model_close(m);
     return status;

@@ -1,6 +1,6 @@
 /*
- * Statistics against the patterns they summarise (recorded in the same pass, figures in double), and the same bits for any
- * threads, chunk and batch. Watching them leaves the logits alone.
+ * Statistics against the patterns they summarise (recorded in the same pass, figures in double), and the same bits for
+ * any threads, chunk and batch. Watching them leaves the logits alone.
  */
 #include "tiny_model.h"
 
@@ -83,7 +83,8 @@ static void check_against_patterns(const hsc_session *s)
         for (int head = 0; head < c->n_heads; head++) {
             double sums[N] = {0};
             for (int q = 0; q < N; q++) check_row(s, layer, head, q, p.data + (head * N + q) * N, sums);
-            for (int k = 0; k < N; k++) assert_true(fabs(received[head * N + k] - sums[k]) <= 4 * FLT_EPSILON * (sums[k] + 1e-3));
+            for (int k = 0; k < N; k++)
+                assert_true(fabs(received[head * N + k] - sums[k]) <= 4 * FLT_EPSILON * (sums[k] + 1e-3));
         }
     }
 }
@@ -108,7 +109,8 @@ static void assert_same_stats(const hsc_session *a, int seq_a, const hsc_session
 
 static void check_same_bits(const hsc_model *m, const hsc_session *whole)
 {
-    static const hsc_session_options options[] = {{.n_threads = 2}, {.n_threads = 3, .chunk = 7}, {.n_threads = 2, .chunk = 33}};
+    static const hsc_session_options options[] = {
+        {.n_threads = 2}, {.n_threads = 3, .chunk = 7}, {.n_threads = 2, .chunk = 33}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         hsc_session *s = run(m, options[i], true);
         assert_same_stats(whole, 0, s, 0);
@@ -135,7 +137,8 @@ static void check_model(void (*make)(tiny_model *))
     make(&t);
     assert_int_equal(hsc_model_open(&m, t.dir, NULL, NULL), HSC_OK);
     for (int i = 0; i < N; i++) ids[i] = (i * i * 17 + 3 * i + 1) % TINY_VOCAB;
-    hsc_session *s = run(m, (hsc_session_options){.n_threads = 1}, true), *plain = run(m, (hsc_session_options){0}, false);
+    hsc_session *s = run(m, (hsc_session_options){.n_threads = 1}, true),
+                *plain = run(m, (hsc_session_options){0}, false);
     check_against_patterns(s);
     check_same_bits(m, s);
     assert_int_equal(hsc_session_logits(s, &a, NULL), HSC_OK);
@@ -171,7 +174,8 @@ static void test_options(void **unused)
     hsc_session *s = run(m, (hsc_session_options){0}, false);
     assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = 3}, NULL), HSC_EINVAL);
     assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.top_k = 65}, NULL), HSC_EINVAL);
-    assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = 1, .stats = 1u << HSC_STAT_PREV}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = 1, .stats = 1u << HSC_STAT_PREV}, NULL),
+                     HSC_OK);
     hsc_session_reset(s);
     assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = 9}, NULL), HSC_OK);
     assert_int_equal(hsc_session_stat(s, HSC_STAT_PREV, 1, 0, &v, NULL), HSC_OK);

@@ -46,8 +46,12 @@ static fixture make(int n_heads, int n_kv_heads, int d_head, int n_key)
     f.q = random_array((size_t)n_key * (size_t)n_heads * (size_t)d_head);
     f.k = random_array((size_t)n_key * kv);
     f.v = random_array((size_t)n_key * kv);
-    f.kv = (hsc__kv){.dtype = HSC_F32, .n_kv_heads = n_kv_heads, .d_head = d_head, .n_cells = (int)cells,
-                     .head_bytes = cells * (size_t)d_head * sizeof(float), .k = (char *)random_array(cells * kv),
+    f.kv = (hsc__kv){.dtype = HSC_F32,
+                     .n_kv_heads = n_kv_heads,
+                     .d_head = d_head,
+                     .n_cells = (int)cells,
+                     .head_bytes = cells * (size_t)d_head * sizeof(float),
+                     .k = (char *)random_array(cells * kv),
                      .v = (char *)random_array(cells * kv)};
     hsc__kv_store(hsc__kernels_get(), &f.kv, 0, n_key, f.k, kv, f.v, kv);
     return f;
@@ -84,13 +88,25 @@ static float *run(const fixture *f, int first, int n, int n_key, int n_threads, 
     float *z = malloc((size_t)n * row * sizeof *z);
     hsc__exec exec;
     assert_non_null(z);
-    assert_int_equal(hsc__exec_init(&exec, n_threads, hsc__attention_scratch(hsc__kernels_get(), n_key, f->d_head), HSC_COMPUTE_F32, 1, 1, NULL),
+    assert_int_equal(hsc__exec_init(&exec, n_threads, hsc__attention_scratch(hsc__kernels_get(), n_key, f->d_head),
+                                    HSC_COMPUTE_F32, 1, 1, NULL),
                      HSC_OK);
     hsc__attention_seq seq = {0, n, first, n_key, f->kv};
-    hsc__attention job = {.n_heads = f->n_heads, .n_kv_heads = f->n_kv_heads, .d_head = f->d_head, .causal = f->causal,
-                          .window = f->window, .scale = f->scale, .cap = f->cap, .q = f->q + (size_t)first * row,
-                          .q_stride = row, .z = z, .z_stride = row, .seqs = &seq, .n_seqs = 1,
-                          .on_pattern = pattern ? keep : NULL, .on_scores = scores ? keep : NULL,
+    hsc__attention job = {.n_heads = f->n_heads,
+                          .n_kv_heads = f->n_kv_heads,
+                          .d_head = f->d_head,
+                          .causal = f->causal,
+                          .window = f->window,
+                          .scale = f->scale,
+                          .cap = f->cap,
+                          .q = f->q + (size_t)first * row,
+                          .q_stride = row,
+                          .z = z,
+                          .z_stride = row,
+                          .seqs = &seq,
+                          .n_seqs = 1,
+                          .on_pattern = pattern ? keep : NULL,
+                          .on_scores = scores ? keep : NULL,
                           .user = pattern ? pattern : scores};
     assert_int_equal(hsc__attention_forward(&exec, &job), HSC_OK);
     hsc__exec_free(&exec);
@@ -158,10 +174,10 @@ static void test_formula(void **unused)
         int heads, kv, d, n, window;
         bool causal;
         float cap;
-    } cases[] = {{1, 1, 2, 1, 0, true, 0},     {2, 2, 4, 7, 0, true, 0},      {4, 2, 16, 33, 0, true, 0},
-                 {3, 1, 64, 130, 0, true, 0},  {2, 1, 8, 70, 4, true, 0},     {2, 2, 8, 300, 65, true, 0},
-                 {2, 2, 6, 65, 0, false, 0},   {2, 1, 8, 40, 0, true, 1.5f},  {1, 1, 300, 20, 0, true, 0},
-                 {2, 1, 8, 600, 1, true, 0},   {1, 1, 5, 12, 100, true, 0},   {4, 4, 16, 270, 0, false, 0}};
+    } cases[] = {{1, 1, 2, 1, 0, true, 0},    {2, 2, 4, 7, 0, true, 0},     {4, 2, 16, 33, 0, true, 0},
+                 {3, 1, 64, 130, 0, true, 0}, {2, 1, 8, 70, 4, true, 0},    {2, 2, 8, 300, 65, true, 0},
+                 {2, 2, 6, 65, 0, false, 0},  {2, 1, 8, 40, 0, true, 1.5f}, {1, 1, 300, 20, 0, true, 0},
+                 {2, 1, 8, 600, 1, true, 0},  {1, 1, 5, 12, 100, true, 0},  {4, 4, 16, 270, 0, false, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fixture f = make(cases[i].heads, cases[i].kv, cases[i].d, cases[i].n);
         f.window = cases[i].window;
@@ -262,10 +278,22 @@ static void test_dead_row(void **unused)
     f.causal = false;
     float z[4];
     hsc__exec exec;
-    assert_int_equal(hsc__exec_init(&exec, 1, hsc__attention_scratch(hsc__kernels_get(), 2, 2), HSC_COMPUTE_F32, 1, 1, NULL), HSC_OK);
+    assert_int_equal(
+        hsc__exec_init(&exec, 1, hsc__attention_scratch(hsc__kernels_get(), 2, 2), HSC_COMPUTE_F32, 1, 1, NULL),
+        HSC_OK);
     hsc__attention_seq seq = {0, 2, 0, 2, f.kv};
-    hsc__attention job = {.n_heads = 1, .n_kv_heads = 1, .d_head = 2, .scale = f.scale, .q = f.q, .q_stride = 2, .z = z,
-                          .z_stride = 2, .seqs = &seq, .n_seqs = 1, .on_scores = mask_all, .user = &dead};
+    hsc__attention job = {.n_heads = 1,
+                          .n_kv_heads = 1,
+                          .d_head = 2,
+                          .scale = f.scale,
+                          .q = f.q,
+                          .q_stride = 2,
+                          .z = z,
+                          .z_stride = 2,
+                          .seqs = &seq,
+                          .n_seqs = 1,
+                          .on_scores = mask_all,
+                          .user = &dead};
     assert_int_equal(hsc__attention_forward(&exec, &job), HSC_OK);
     hsc__exec_free(&exec);
     assert_true(z[0] == 0 && z[1] == 0);
@@ -285,10 +313,21 @@ static void test_cancel(void **unused)
     fixture f = make(2, 2, 4, 30);
     float z[30 * 8];
     hsc__exec exec;
-    assert_int_equal(hsc__exec_init(&exec, 2, hsc__attention_scratch(hsc__kernels_get(), 30, 4), HSC_COMPUTE_F32, 1, 1, NULL), HSC_OK);
+    assert_int_equal(
+        hsc__exec_init(&exec, 2, hsc__attention_scratch(hsc__kernels_get(), 30, 4), HSC_COMPUTE_F32, 1, 1, NULL),
+        HSC_OK);
     hsc__attention_seq seq = {0, 30, 0, 30, f.kv};
-    hsc__attention job = {.n_heads = 2, .n_kv_heads = 2, .d_head = 4, .scale = 1, .q = f.q, .q_stride = 8, .z = z,
-                          .z_stride = 8, .seqs = &seq, .n_seqs = 1, .on_pattern = cancel};
+    hsc__attention job = {.n_heads = 2,
+                          .n_kv_heads = 2,
+                          .d_head = 4,
+                          .scale = 1,
+                          .q = f.q,
+                          .q_stride = 8,
+                          .z = z,
+                          .z_stride = 8,
+                          .seqs = &seq,
+                          .n_seqs = 1,
+                          .on_pattern = cancel};
     assert_int_equal(hsc__attention_forward(&exec, &job), HSC_ECANCELED);
     hsc__exec_free(&exec);
     drop(&f);

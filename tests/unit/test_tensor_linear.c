@@ -1,6 +1,6 @@
 /*
- * Products: against double precision, and the same bits for a row alone (straight from the mapping) or among many (packed
- * panels), for every stored type and both orientations, with bias and residual fused.
+ * Products: against double precision, and the same bits for a row alone (straight from the mapping) or among many
+ * (packed panels), for every stored type and both orientations, with bias and residual fused.
  */
 #include "base/alloc.h"
 #include "base/dtype.h"
@@ -93,8 +93,7 @@ static float *run(const fixture *f, hsc_compute compute, int from, int n, int n_
     size_t n_out = (size_t)f->w.n_out;
     float *y = malloc((size_t)n * n_out * sizeof *y);
     memcpy(y, f->residual + (size_t)from * n_out, (size_t)n * n_out * sizeof *y);
-    assert_int_equal(hsc__exec_init(&exec, n_threads, hsc__linear_scratch(n), compute, n, f->w.n_in,
-                                     NULL), HSC_OK);
+    assert_int_equal(hsc__exec_init(&exec, n_threads, hsc__linear_scratch(n), compute, n, f->w.n_in, NULL), HSC_OK);
     hsc__linear p = {&f->w, f->x + (size_t)from * (size_t)f->w.n_in, (size_t)f->w.n_in, y, n_out, y, n_out};
     hsc__linear_forward(&exec, &p, 1, n);
     hsc__exec_free(&exec);
@@ -141,7 +140,8 @@ static void check(hsc_dtype dtype, bool transposed, hsc_compute compute, int n_o
 static void test_types(void **unused)
 {
     (void)unused;
-    static const hsc_dtype types[] = {HSC_F32, HSC_F16, HSC_BF16, HSC_F64, HSC_Q4_0, HSC_Q4_1, HSC_Q5_0, HSC_Q5_1, HSC_Q8_0};
+    static const hsc_dtype types[] = {HSC_F32,  HSC_F16,  HSC_BF16, HSC_F64, HSC_Q4_0,
+                                      HSC_Q4_1, HSC_Q5_0, HSC_Q5_1, HSC_Q8_0};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         for (int kind = HSC_COMPUTE_F32; kind <= HSC_COMPUTE_Q8; kind++) {
             check(types[i], false, (hsc_compute)kind, 70, 576, 41);

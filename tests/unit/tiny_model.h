@@ -1,4 +1,5 @@
-/* Makes small random checkpoints in a temporary folder: GPT-2 and Llama shapes, every tensor random, scores well spread. */
+/* Makes small random checkpoints in a temporary folder: GPT-2 and Llama shapes, every tensor random, scores well
+ * spread. */
 #ifndef HSC_TESTS_TINY_MODEL_H
 #define HSC_TESTS_TINY_MODEL_H
 
@@ -38,7 +39,7 @@ static inline void tiny_add(tiny_model *m, const char *name, int rows, int colum
 static inline void tiny_config(tiny_model *m, const char *text)
 {
     char path[128];
-    strcpy(m->dir, "/tmp/headscope-test-XXXXXX");
+    snprintf(m->dir, sizeof m->dir, "/tmp/headscope-test-XXXXXX");
     if (!mkdtemp(m->dir)) abort();
     snprintf(path, sizeof path, "%s/config.json", m->dir);
     FILE *f = fopen(path, "w");
@@ -88,8 +89,8 @@ static inline void tiny_gpt2_add(tiny_model *m)
             const char *name;
             int rows, columns;
             float deviation, middle;
-        } parts[] = {{"ln_1.weight", 48, 0, 0.2f, 1},      {"ln_1.bias", 48, 0, 0.2f, 0},
-                     {"ln_2.weight", 48, 0, 0.2f, 1},      {"ln_2.bias", 48, 0, 0.2f, 0},
+        } parts[] = {{"ln_1.weight", 48, 0, 0.2f, 1},          {"ln_1.bias", 48, 0, 0.2f, 0},
+                     {"ln_2.weight", 48, 0, 0.2f, 1},          {"ln_2.bias", 48, 0, 0.2f, 0},
                      {"attn.c_attn.weight", 48, 144, 0.2f, 0}, {"attn.c_attn.bias", 144, 0, 0.2f, 0},
                      {"attn.c_proj.weight", 48, 48, 0.15f, 0}, {"attn.c_proj.bias", 48, 0, 0.2f, 0},
                      {"mlp.c_fc.weight", 48, 192, 0.15f, 0},   {"mlp.c_fc.bias", 192, 0, 0.2f, 0},
@@ -127,10 +128,10 @@ static inline void tiny_llama(tiny_model *m)
             const char *name;
             int rows, columns;
             float deviation, middle;
-        } parts[] = {{"input_layernorm.weight", 40, 0, 0.2f, 1},     {"post_attention_layernorm.weight", 40, 0, 0.2f, 1},
-                     {"self_attn.q_proj.weight", 80, 40, 0.2f, 0},   {"self_attn.k_proj.weight", 40, 40, 0.2f, 0},
-                     {"self_attn.v_proj.weight", 40, 40, 0.2f, 0},   {"self_attn.o_proj.weight", 40, 80, 0.15f, 0},
-                     {"mlp.gate_proj.weight", 72, 40, 0.2f, 0},      {"mlp.up_proj.weight", 72, 40, 0.2f, 0},
+        } parts[] = {{"input_layernorm.weight", 40, 0, 0.2f, 1},   {"post_attention_layernorm.weight", 40, 0, 0.2f, 1},
+                     {"self_attn.q_proj.weight", 80, 40, 0.2f, 0}, {"self_attn.k_proj.weight", 40, 40, 0.2f, 0},
+                     {"self_attn.v_proj.weight", 40, 40, 0.2f, 0}, {"self_attn.o_proj.weight", 40, 80, 0.15f, 0},
+                     {"mlp.gate_proj.weight", 72, 40, 0.2f, 0},    {"mlp.up_proj.weight", 72, 40, 0.2f, 0},
                      {"mlp.down_proj.weight", 40, 72, 0.15f, 0}};
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
             snprintf(name, sizeof name, "model.layers.%d.%s", i, parts[p].name);

@@ -75,10 +75,9 @@ static void few(hsc_dtype dtype, bool transposed, const char *w, size_t row_byte
         for (int64_t k0 = 0; k0 < n_in; k0 += HSC__K_CHUNK) {
             int n_k = n_in - k0 < HSC__K_CHUNK ? (int)(n_in - k0) : HSC__K_CHUNK;
             if (transposed)
-                hsc__ref_pack_t_bf16(dtype, w + (size_t)k0 * row_bytes + hsc__dtype_bytes(dtype, (size_t)o), row_bytes, n,
-                                     n_k, panel);
-            else
-                hsc__ref_pack_bf16(dtype, w + (size_t)o * row_bytes, row_bytes, n, k0, n_k, panel);
+                hsc__ref_pack_t_bf16(dtype, w + (size_t)k0 * row_bytes + hsc__dtype_bytes(dtype, (size_t)o), row_bytes,
+                                     n, n_k, panel);
+            else hsc__ref_pack_bf16(dtype, w + (size_t)o * row_bytes, row_bytes, n, k0, n_k, panel);
             hsc__ref_gemm_bf16(k0 ? HSC__GEMM_ADD : HSC__GEMM_START, n_rows, n, n_k, x + k0, x_stride, panel, y + o,
                                y_stride);
         }

@@ -1,9 +1,10 @@
 /*
- * The q8 compute kind in plain C: activations in 8 bits a group of 32, weights as they are stored, integer dot products.
- * Block layouts as in dequantise.c.
+ * The q8 compute kind in plain C: activations in 8 bits a group of 32, weights as they are stored, integer dot
+ * products. Block layouts as in dequantise.c.
  */
 #include "base/dtype.h"
 #include "kernels/half.h"
+#include "kernels/kquants.h"
 #include "kernels/ref/ref.h"
 
 #include <math.h>
@@ -11,7 +12,14 @@
 
 bool hsc__kernels_can_q8(hsc_dtype dtype)
 {
-    return hsc__kernels_can_read(dtype) && hsc__dtype_block(dtype) == HSC__Q8_GROUP;
+    switch (dtype) {
+    case HSC_Q4_0:
+    case HSC_Q4_1:
+    case HSC_Q5_0:
+    case HSC_Q5_1:
+    case HSC_Q8_0: return true;
+    default: return false;
+    }
 }
 
 void hsc__ref_quantise_x(const float *x, int64_t n, uint8_t *q, float *d, float *sum)

@@ -1,4 +1,5 @@
-/* Row and element operations in plain C on libm. Sums are kept in double, so this is also the accuracy to compare with. */
+/* Row and element operations in plain C on libm. Sums are kept in double, so this is also the accuracy to compare
+ * with. */
 #include "kernels/ref/ref.h"
 
 #include <math.h>

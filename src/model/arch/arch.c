@@ -60,8 +60,8 @@ hsc_status hsc__bind_unembed(hsc__source *src, hsc__desc *desc, const char *embe
     HSC_TRY(status);
     desc->config.tied = !h || !e;
     if (tie && e && h && rows_differ(e, h))
-        hsc__source_warn(src, "%s: tie_word_embeddings is true but %s and %s differ; both are used as stored", src->path,
-                         embed, head);
+        hsc__source_warn(src, "%s: tie_word_embeddings is true but %s and %s differ; both are used as stored",
+                         src->path, embed, head);
     if (!tie && !h)
         hsc__source_warn(src, "%s: %s is missing though tie_word_embeddings is false; logits are made with %s",
                          src->path, head, embed);

@@ -92,8 +92,7 @@ hsc_status hsc__gpt2_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *e
     HSC_TRY(hsc__bind_vector(src, &desc->ln_final.bias, c->d_model, err, "ln_f.bias"));
     for (int i = 0; i < c->n_layers; i++) {
         HSC_TRY(folder_layer(src, desc, i, err));
-        desc->layers[i].attn_scale =
-            (scale ? 1 / sqrtf((float)c->d_head) : 1.0f) / (by_layer ? (float)(i + 1) : 1.0f);
+        desc->layers[i].attn_scale = (scale ? 1 / sqrtf((float)c->d_head) : 1.0f) / (by_layer ? (float)(i + 1) : 1.0f);
     }
     hsc__source_ignore(src, ".attn.bias"); /* causal mask buffers of older checkpoints */
     hsc__source_ignore(src, ".attn.masked_bias");

@@ -1,8 +1,8 @@
 /*
  * The Llama family (Touvron et al. 2023) and what shares its shape, SmolLM among them: RMS norm, rotary positions,
  * grouped-query heads, gated feed-forward. Folder: transformers' LlamaForCausalLM or LlamaModel, rotary pairs (i, i +
- * d/2). GGUF: llama.cpp's names; its converter has permuted the rows of q and k within each head so that pairs lie side by
- * side, and the forward pass puts them back.
+ * d/2). GGUF: llama.cpp's names; its converter has permuted the rows of q and k within each head so that pairs lie side
+ * by side, and the forward pass puts them back.
  */
 #include "model/arch/arch.h"
 
@@ -14,10 +14,12 @@ typedef struct {
     double rope_theta;
 } options;
 
-static hsc_status check_shape(const hsc_config *c, const char *path, hsc_error *err)
+/* `field` is what the container calls the number of kv heads. */
+static hsc_status check_shape(const hsc_config *c, const char *path, const char *field, hsc_error *err)
 {
-    HSC_FAIL_IF(c->n_heads % c->n_kv_heads != 0, HSC_EFORMAT, "%s: the %d heads are not a multiple of the %d kv heads",
-                path, c->n_heads, c->n_kv_heads);
+    HSC_FAIL_IF(c->n_heads % c->n_kv_heads != 0, HSC_EFORMAT,
+                "%s: field \"%s\": %d heads cannot be shared out over %d kv heads", path, field, c->n_heads,
+                c->n_kv_heads);
     HSC_FAIL_IF(c->d_head % 2 != 0, HSC_EFORMAT, "%s: the head width %d is odd, rotary positions need pairs", path,
                 c->d_head);
     return HSC_OK;
@@ -33,7 +35,8 @@ static void fill_common(hsc__desc *desc)
     desc->pos_kind = HSC__POS_ROTARY;
 }
 
-/* rope_theta stands in rope_parameters (transformers 5), else beside rope_scaling. Scaled variants are refused by name. */
+/* rope_theta stands in rope_parameters (transformers 5), else beside rope_scaling. Scaled variants are refused by
+ * name. */
 static hsc_status read_rope(hsc__source *src, double *theta, hsc_error *err)
 {
     static const char *const fields[] = {"rope_parameters", "rope_scaling"};
@@ -41,15 +44,25 @@ static hsc_status read_rope(hsc__source *src, double *theta, hsc_error *err)
     for (int i = 0; i < 2; i++) {
         const json_t *rope = json_object_get(src->config, fields[i]);
         if (!rope || json_is_null(rope)) continue;
-        HSC_FAIL_IF(!json_is_object(rope), HSC_EFORMAT, "%s: field \"%s\" is not an object", src->config_path, fields[i]);
+        HSC_FAIL_IF(!json_is_object(rope), HSC_EFORMAT, "%s: field \"%s\" is not an object", src->config_path,
+                    fields[i]);
         const char *type, *old;
         HSC_TRY(hsc__json_string(rope, "type", "default", &old, src->config_path, err));
         HSC_TRY(hsc__json_string(rope, "rope_type", old, &type, src->config_path, err));
-        HSC_FAIL_IF(strcmp(type, "default") != 0, HSC_EUNSUPPORTED, "%s: field \"%s\": rotary scaling \"%s\" is not supported",
-                    src->config_path, fields[i], type);
+        HSC_FAIL_IF(strcmp(type, "default") != 0, HSC_EUNSUPPORTED,
+                    "%s: field \"%s\": rotary scaling \"%s\" is not supported", src->config_path, fields[i], type);
         HSC_TRY(hsc__json_double(rope, "rope_theta", *theta, theta, src->config_path, err));
     }
     HSC_FAIL_IF(!(*theta > 0), HSC_EFORMAT, "%s: field \"rope_theta\" must be positive", src->config_path);
+    return HSC_OK;
+}
+
+/* A field that would change the result and that this family does not have: it must be absent or null. */
+static hsc_status refuse(const hsc__source *src, const char *field, hsc_error *err)
+{
+    const json_t *value = json_object_get(src->config, field);
+    HSC_FAIL_IF(value && !json_is_null(value), HSC_EUNSUPPORTED,
+                "%s: field \"%s\" is not supported for this architecture", src->config_path, field);
     return HSC_OK;
 }
 
@@ -71,11 +84,10 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, options *o, hsc
     HSC_TRY(hsc__json_bool(src->config, "attention_bias", false, &o->attention_bias, src->config_path, err));
     HSC_TRY(hsc__json_bool(src->config, "mlp_bias", false, &o->mlp_bias, src->config_path, err));
     HSC_TRY(read_rope(src, &o->rope_theta, err));
-    const json_t *cap = json_object_get(src->config, "attn_logit_softcapping");
-    HSC_FAIL_IF(cap && !json_is_null(cap), HSC_EUNSUPPORTED,
-                "%s: field \"attn_logit_softcapping\" is not supported for this architecture", src->config_path);
+    HSC_TRY(refuse(src, "attn_logit_softcapping", err));
+    HSC_TRY(refuse(src, "final_logit_softcapping", err));
     desc->norm_eps = (float)eps;
-    return check_shape(c, src->config_path, err);
+    return check_shape(c, src->config_path, "num_key_value_heads", err);
 }
 
 /* One matrix with a bias that exists exactly when the configuration says so. */
@@ -190,7 +202,8 @@ hsc_status hsc__llama_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *er
     HSC_TRY(hsc__meta_int(src, "llama.context_length", 1 << 24, &c->n_ctx, err));
     HSC_TRY(hsc__meta_int(src, "llama.feed_forward_length", 1 << 24, &c->d_mlp, err));
     HSC_TRY(hsc__gguf_get_int(g, "llama.attention.head_count_kv", c->n_heads, 1, c->n_heads, &n_kv, err));
-    HSC_TRY(hsc__gguf_get_int(g, "llama.attention.key_length", c->d_model / c->n_heads, 1, HSC__MAX_D_HEAD, &d_head, err));
+    HSC_TRY(
+        hsc__gguf_get_int(g, "llama.attention.key_length", c->d_model / c->n_heads, 1, HSC__MAX_D_HEAD, &d_head, err));
     HSC_TRY(hsc__gguf_get_int(g, "llama.attention.value_length", d_head, 1, 1 << 16, &d_value, err));
     HSC_TRY(hsc__gguf_get_int(g, "llama.rope.dimension_count", d_head, 2, d_head, &d_rot, err));
     HSC_TRY(hsc__gguf_get_double(g, "llama.attention.layer_norm_rms_epsilon", 1e-5, &eps, err));
@@ -207,7 +220,7 @@ hsc_status hsc__llama_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *er
     desc->norm_eps = (float)eps;
     desc->act = HSC__ACT_SILU;
     desc->interleaved_qk = true;
-    HSC_TRY(check_shape(c, src->path, err));
+    HSC_TRY(check_shape(c, src->path, "llama.attention.head_count_kv", err));
     HSC_TRY(gguf_refuse(src, err));
     HSC_TRY(hsc__meta_vocab(src, &c->d_vocab, err));
     fill_common(desc);
