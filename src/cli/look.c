@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(hsc__look_options, model),
@@ -253,14 +254,30 @@ static hsc_status watch_weights(const hsc__look *look, hsc__look_pass *pass, cat
     return HSC_OK;
 }
 
+/* Patterns of n x n weights can outgrow the machine; better a message than the system's killer. */
+static hsc_status check_memory(const hsc__look *look, const hsc__look_pass *pass, hsc_error *err)
+{
+    double n_maps = 0, limit = 0.8 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    for (int layer = 0; layer < look->n_layers; layer++)
+        for (int head = 0; head < look->n_heads; head++) n_maps += hsc__look_chosen(look, layer, head);
+    double need = n_maps * pass->n_tokens * pass->n_tokens * (double)sizeof(float);
+    HSC_FAIL_IF(
+        need > limit, HSC_ENOMEM,
+        "%.0f patterns of %d x %d weights take %.1f GiB, more than this machine has to spare (%.1f GiB); --layer or "
+        "--head chooses fewer",
+        n_maps, pass->n_tokens, pass->n_tokens, need / (1 << 30), limit / (1 << 30));
+    return HSC_OK;
+}
+
 /* Whole patterns, for pictures and for --head alone. */
-static hsc_status record_patterns(const hsc__look *look, hsc_session *session, hsc_error *err)
+static hsc_status record_patterns(const hsc__look *look, hsc__look_pass *pass, hsc_error *err)
 {
     const hsc__head *one = &look->options->head;
+    HSC_TRY(check_memory(look, pass, err));
     for (int layer = 0; layer < look->n_layers; layer++) {
         if (!hsc__layers_have(&look->options->layers, layer) || (one->given && one->layer != layer)) continue;
         hsc_record record = {.site = HSC_PATTERN, .layer = layer, .head = one->given ? one->head : -1, .query = -1};
-        HSC_TRY(hsc_session_record(session, &record, err));
+        HSC_TRY(hsc_session_record(pass->session, &record, err));
     }
     return HSC_OK;
 }
@@ -269,6 +286,7 @@ static hsc_status run_pass(const hsc__look *look, hsc__look_pass *pass, hsc_erro
 {
     const hsc__look_options *o = look->options;
     catcher c;
+    hsc__progress progress = {0};
     hsc_session_options session = {.n_threads = o->threads, .max_tokens = pass->n_tokens};
     HSC_FAIL_IF(pass->n_tokens > look->opened.config->n_ctx, HSC_EINVAL,
                 "the text has %d tokens, %s sees at most %d (its context)", pass->n_tokens, look->opened.name,
@@ -277,10 +295,12 @@ static hsc_status run_pass(const hsc__look *look, hsc__look_pass *pass, hsc_erro
     if (look->mode == HSC__LOOK_OVERVIEW)
         HSC_TRY(hsc_overview_new(&pass->overview, pass->session, pass->n_tokens, HSC__LOOK_LINKS, err));
     else if (look->mode != HSC__LOOK_HEAD) HSC_TRY(watch_weights(look, pass, &c, err));
-    if (look->mode == HSC__LOOK_HEAD || o->plot || o->heatmap) HSC_TRY(record_patterns(look, pass->session, err));
+    if (look->mode == HSC__LOOK_HEAD || o->plot || o->heatmap) HSC_TRY(record_patterns(look, pass, err));
+    HSC_TRY(hsc__progress_watch(&progress, pass->session, (size_t)pass->n_tokens, err));
     hsc_batch batch = {.ids = pass->tokens.encoding.ids, .n_tokens = pass->n_tokens, .logits = HSC_LOGITS_NONE};
     hsc_status status = hsc_forward(pass->session, &batch, err);
-    hsc_session_observe_clear(pass->session); /* the catcher lies on this function's stack */
+    hsc_session_observe_clear(pass->session); /* what it observed for lies on this function's stack */
+    hsc__cli_progress_end();
     return status;
 }
 

@@ -66,7 +66,7 @@ int hsc__cli_finish(int status)
     bool failed = fflush(stdout) != 0;
     int reason = errno;
     failed = failed || ferror(stdout);
-    if (!failed || reason == EPIPE || pipe_closed()) return status;
+    if (!failed || pipe_closed()) return status;
     if (reason) hsc__cli_error("cannot write to standard output: %s", strerror(reason));
     else hsc__cli_error("cannot write to standard output");
     return status == HSC__EXIT_OK ? HSC__EXIT_FAILED : status;

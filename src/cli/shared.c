@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ------------------------------------------------------------------------------------------------------ models ---- */
@@ -60,6 +61,36 @@ hsc_status hsc__cli_tokenizer(const hsc__opened *opened, const hsc_tokenizer **o
     if (why.code == HSC_OK || why.code == HSC_ENOTFOUND)
         return hsc__fail(err, HSC_ENOTFOUND, 0, "%s: has no tokenizer; --ids 1,2,3 runs it on token ids", opened->path);
     return hsc__fail(err, why.code, 0, "%s; --ids 1,2,3 runs the model on token ids", why.message);
+}
+
+/* ---------------------------------------------------------------------------------------------------- progress ---- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int show_progress(void *user, const hsc_block *block)
+{
+    hsc__progress *p = user;
+    double time = now();
+    p->rows += (uint64_t)block->n_rows;
+    if (time - p->started < 1 || time - p->shown < 0.1) return 0;
+    p->shown = time;
+    hsc__cli_progress("running the model: %d %%", (int)(100 * p->rows / p->n_rows));
+    return 0;
+}
+
+hsc_status hsc__progress_watch(hsc__progress *progress, hsc_session *session, size_t n_tokens, hsc_error *err)
+{
+    const hsc_config *config = hsc_model_config(hsc_session_model(session));
+    if (!hsc__cli_terminal(stderr)) return HSC_OK;
+    progress->started = now();
+    progress->n_rows = (uint64_t)config->n_layers * n_tokens;
+    hsc_observer observer = {.site = HSC_RESID_POST, .layer = -1, .fn = show_progress, .user = progress};
+    return hsc_session_observe(session, &observer, err);
 }
 
 /* -------------------------------------------------------------------------------------------------------- text ---- */

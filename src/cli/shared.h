@@ -23,6 +23,15 @@ typedef struct hsc__opened {
 int hsc__cli_open(const hsc__command *command, const char *model, bool notes, hsc__opened *out);
 void hsc__cli_close(hsc__opened *opened);
 
+/* Shows how far a pass has come, on a terminal and once it has taken a while. Zero it before use; it must live until
+ * the pass is over. */
+typedef struct hsc__progress {
+    double started, shown; /* seconds of the monotonic clock */
+    uint64_t rows, n_rows; /* rows that left a layer, and how many will */
+} hsc__progress;
+/* Adds an observer for the next pass over n_tokens tokens. */
+hsc_status hsc__progress_watch(hsc__progress *progress, hsc_session *session, size_t n_tokens, hsc_error *err);
+
 /* Appends all bytes of a file, "-" being standard input; NUL bytes are kept. */
 hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err);
 

@@ -40,6 +40,17 @@ class LookTest(ProgramTest):
         return self.json("tokenize", "-m", model, text)["tokens"]
 
 
+    def even_model(self):
+        """One layer, two heads, queries of zero: every visible key weighs the same."""
+        config, tensors = toys.gpt2(n_head=2, n_layer=1)
+        weight, bias = (tensors[f"h.0.attn.c_attn.{name}"][1] for name in ("weight", "bias"))
+        for i in range(8):
+            bias[i] = 0.0
+            for j in range(8):
+                weight[i * 24 + j] = 0.0
+        return toys.write_folder(self.folder / "even", config, tensors)
+
+
 class Table(LookTest):
     def lines(self, patterns, texts, query, layer, first=1):
         """The lesson's lines by its own format."""
@@ -94,13 +105,7 @@ class Table(LookTest):
         self.assertEqual(len(few), 3)  # only itself is left to look at
 
     def test_ties_go_to_the_lower_position(self):
-        config, tensors = toys.gpt2(n_head=2, n_layer=1)
-        weight, bias = (tensors[f"h.0.attn.c_attn.{name}"][1] for name in ("weight", "bias"))
-        for i in range(8):  # queries of zero: every visible key weighs the same
-            bias[i] = 0.0
-            for j in range(8):
-                weight[i * 24 + j] = 0.0
-        model = toys.write_folder(self.folder / "even", config, tensors)
+        model = self.even_model()
         said = self.json("look", "-m", model, "--ids", "1,2,3,4,5", "--pos", "4", "--top", "3")
         for head in said["heads"]:
             self.assertEqual([w["pos"] for w in head["top"]], [1, 2, 3])
@@ -189,6 +194,11 @@ class Keys(LookTest):
                 weight, query = want[0]
                 self.assertEqual(lines[h["head"]], f"head {h['head']:2d}: {texts[key]!r} is looked at most by "
                                                    f"{texts[query]!r:12} ({weight:.2f})")
+
+    def test_nothing_before_the_key_can_see_it(self):
+        said = self.json("look", "-m", SORT, "--ids", IDS, "--to-pos", "4", "--top", "6")
+        for h in said["heads"]:
+            self.assertEqual(sorted(w["pos"] for w in h["top"]), [4, 5])
 
     def test_pair(self):
         patterns = self.patterns(SORT, "--ids", IDS)
@@ -306,6 +316,20 @@ class Versus(LookTest):
         self.assertAlmostEqual(h["moved"], moved / 2, delta=1e-7)
         self.bad(1, "look", "-m", SORT, "--ids", one, "--vs", two, "--pos", "2", says=["position 2", "differs"])
 
+    def test_one_token_more(self):
+        """Equal at the front up to the last; the second text's last token is new and takes a sixth from five fifths."""
+        model = self.even_model()
+        said = self.json("look", "-m", model, "--ids", "1,1,1,1,1", "--vs", "1,1,1,1,1,1")
+        self.assertEqual((said["query"]["pos"], said["query2"]["pos"], said["first_difference"]), (4, 5, 5))
+        for head, h in enumerate(said["heads"]):
+            self.assertEqual((h["layer"], h["head"]), (0, head))  # they moved alike
+            self.assertAlmostEqual(h["moved"], 1 / 6, delta=1e-6)
+            self.assertEqual((h["left"]["pos"], h["went"]["pos"]), (0, 5))  # each lost alike: the lower position
+        text = self.good("look", "-m", model, "--ids", "1,1,1,1,1", "--vs", "1,1,1,1,1,1")
+        self.assertIn("'' became '1'", text)
+        best = self.json("look", "-m", model, "--ids", "1,1,1,1,1", "--vs", "1,1,1,1,1,1", "--top", "1")["heads"]
+        self.assertEqual([h["name"] for h in best], ["L0H0"])
+
     def test_what_the_mask_forbids(self):
         one, two = "0,0,2,1,0,1", "0,0,2,1,0,2"
         said = self.json("look", "-m", SORT, "--ids", one, "--vs", two, "--pos", "3")
@@ -372,7 +396,7 @@ class Pictures(LookTest):
         self.bad(1, *words, self.folder / "no" / "a.png", says=["a.png", "No such file"])
         if os.path.exists("/dev/full"):
             (self.folder / "full.png").symlink_to("/dev/full")
-            self.bad(1, *words, self.folder / "full.png", says=["full.png"])
+            self.bad(1, *words, self.folder / "full.png", says=["full"])
         self.assertEqual([p.name for p in self.folder.iterdir() if p.name != "full.png"], [])
 
 

@@ -137,7 +137,7 @@ class Run(ProgramTest):
         self.bad(1, *words, self.folder / "dir.npz", says=["dir.npz"])
         if os.path.exists("/dev/full"):
             (self.folder / "full.npz").symlink_to("/dev/full")
-            self.bad(1, *words, self.folder / "full.npz", says=["full.npz", "No space left on device"])
+            self.bad(1, *words, self.folder / "full.npz", says=["full", "No space left on device"])
 
     def test_an_old_file_is_replaced_whole(self):
         path = self.folder / "out.safetensors"
@@ -155,6 +155,18 @@ class Run(ProgramTest):
                                        self.folder / "out.npz"], stdout=full, stderr=subprocess.PIPE, env=environment())
             self.assertEqual(done.returncode, 1)
             self.assertIn(b"standard output", done.stderr)
+
+    def test_closed_streams(self):
+        """A file that is opened must not take the number of a closed stream, else messages would land in it."""
+        want = self.folder / "want.npz"
+        words = ["run", "-m", SORT, "--ids", "0,1", "--sites", "logits", "-o"]
+        self.good(*words, want)
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            path = self.folder / "closed.npz"
+            done = subprocess.run(["bash", "-c", f'"$0" "$@" {closed}', PROGRAM, *map(str, words), path],
+                                  capture_output=True, env=environment())
+            self.assertEqual(done.returncode, 1 if ">&- " in closed + " " and closed != "2>&-" else 0, closed)
+            self.assertEqual(path.read_bytes(), want.read_bytes(), closed)
 
     def test_names_of_files_in_json(self):
         """A name that is not UTF-8 is still valid JSON."""

@@ -107,6 +107,30 @@ static void test_links(void **unused)
     assert_int_equal(n, 0);
 }
 
+/* However the calls come, equal weights stand by layer, head, query and key. */
+static void test_equal_links(void **unused)
+{
+    (void)unused;
+    const float even[16] = {1, 0, 0, 0, 0.5f, 0.5f, 0, 0, 0.25f, 0.25f, 0.5f, 0, 0.25f, 0.25f, 0.25f, 0.25f};
+    const float wide[25] = {[15] = 0.25f, 0.25f, 0.25f, 0.25f, 0, 0.25f, 0.25f, 0.25f, 0.25f};
+    static const int expected[6][4] = {{1, 2, 3, 1}, {1, 2, 4, 1}, {1, 2, 4, 2},
+                                       {1, 5, 3, 1}, {2, 0, 3, 1}, {2, 1, 3, 1}};
+    hsc_link best[6];
+    int n = 0;
+    hsc_strongest_links(even, 4, 4, 2, 1, best, &n, 6);
+    hsc_strongest_links(even, 4, 4, 1, 5, best, &n, 6);
+    hsc_strongest_links(even, 4, 4, 2, 2, best, &n, 6);
+    hsc_strongest_links(wide, 5, 5, 1, 2, best, &n, 6);
+    hsc_strongest_links(even, 4, 4, 2, 0, best, &n, 6);
+    assert_int_equal(n, 6);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(best[i].layer, expected[i][0]);
+        assert_int_equal(best[i].head, expected[i][1]);
+        assert_int_equal(best[i].query, expected[i][2]);
+        assert_int_equal(best[i].key, expected[i][3]);
+    }
+}
+
 static void test_links_both_ways(void **unused)
 {
     (void)unused;
@@ -275,15 +299,11 @@ static void test_overview_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_top_keys),
-        cmocka_unit_test(test_top_keys_all_equal),
-        cmocka_unit_test(test_top_keys_nan),
-        cmocka_unit_test(test_summary),
-        cmocka_unit_test(test_links),
-        cmocka_unit_test(test_links_both_ways),
-        cmocka_unit_test(test_overview),
-        cmocka_unit_test(test_overview_layers),
-        cmocka_unit_test(test_overview_refuses),
+        cmocka_unit_test(test_top_keys),        cmocka_unit_test(test_top_keys_all_equal),
+        cmocka_unit_test(test_top_keys_nan),    cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_links),           cmocka_unit_test(test_equal_links),
+        cmocka_unit_test(test_links_both_ways), cmocka_unit_test(test_overview),
+        cmocka_unit_test(test_overview_layers), cmocka_unit_test(test_overview_refuses),
         cmocka_unit_test(test_overview_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
