@@ -6,7 +6,7 @@
 
 static inline int hsc__dtype_block(hsc_dtype dtype)
 {
-    static const unsigned char values[HSC_N_DTYPES] = {
+    static const unsigned short values[HSC_N_DTYPES] = {
 #define HSC_DTYPE_VALUES(id, name, block, bytes) [id] = (block),
         HSC_DTYPE_LIST(HSC_DTYPE_VALUES)
 #undef HSC_DTYPE_VALUES
@@ -16,7 +16,7 @@ static inline int hsc__dtype_block(hsc_dtype dtype)
 
 static inline int hsc__dtype_block_bytes(hsc_dtype dtype)
 {
-    static const unsigned char sizes[HSC_N_DTYPES] = {
+    static const unsigned short sizes[HSC_N_DTYPES] = {
 #define HSC_DTYPE_BYTES(id, name, block, bytes) [id] = (bytes),
         HSC_DTYPE_LIST(HSC_DTYPE_BYTES)
 #undef HSC_DTYPE_BYTES
