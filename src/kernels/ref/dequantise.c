@@ -1,9 +1,10 @@
 /*
- * Stored values -> float32, one block at a time. The block layouts are those of the ggml project (ggml-common.h), stated
- * beside each function; the arithmetic rounds as the `gguf` package does: a product, then a sum.
+ * Stored values -> float32, one block at a time. The block layouts are those of the ggml project (ggml-common.h),
+ * stated beside each function; the arithmetic rounds as the `gguf` package does: a product, then a sum.
  */
 #include "base/dtype.h"
 #include "kernels/half.h"
+#include "kernels/kquants.h"
 #include "kernels/ref/ref.h"
 
 #include <string.h>
@@ -80,7 +81,7 @@ bool hsc__kernels_can_read(hsc_dtype dtype)
     case HSC_Q5_0:
     case HSC_Q5_1:
     case HSC_Q8_0: return true;
-    default: return false;
+    default: return hsc__is_kquant(dtype);
     }
 }
 
@@ -114,6 +115,10 @@ void hsc__ref_dequantise(hsc_dtype dtype, const void *src, int64_t n, float *dst
 {
     if (dtype == HSC_F32) {
         memcpy(dst, src, (size_t)n * sizeof *dst);
+        return;
+    }
+    if (hsc__is_kquant(dtype)) {
+        hsc__kquant_dequantise(dtype, src, n, dst);
         return;
     }
     int block = hsc__dtype_block(dtype), bytes = hsc__dtype_block_bytes(dtype);
