@@ -42,7 +42,8 @@ static void run(const hsc_tokenizer *t, const char *text, size_t n, bool lossles
     for (unsigned flags = lossless ? 0 : 3; flags < 4; flags++) {
         if (hsc_encode(t, text, n, flags, &tokens, NULL) != HSC_OK) break;
         for (size_t i = end = 0; i < tokens.n; i++) {
-            CHECK(tokens.spans[i].start <= tokens.spans[i].end && tokens.spans[i].end <= n && tokens.spans[i].end >= end);
+            CHECK(tokens.spans[i].start <= tokens.spans[i].end && tokens.spans[i].end <= n &&
+                  tokens.spans[i].end >= end);
             end = tokens.spans[i].end;
         }
         stream(t, &tokens);
@@ -60,9 +61,10 @@ static void run(const hsc_tokenizer *t, const char *text, size_t n, bool lossles
 static hsc_tokenizer *byte_level(void)
 {
     hsc__string json = {0};
-    hsc__string_text(&json, "{\"added_tokens\":[{\"id\":300,\"content\":\"<x>\"}],\"pre_tokenizer\":{\"type\":\"ByteLevel\","
-                            "\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",\"merges\":[\"a b\",\"\\u0120 a\"],"
-                            "\"vocab\":{\"ab\":256,\"\\u0120a\":257");
+    hsc__string_text(&json,
+                     "{\"added_tokens\":[{\"id\":300,\"content\":\"<x>\"}],\"pre_tokenizer\":{\"type\":\"ByteLevel\","
+                     "\"add_prefix_space\":false},\"model\":{\"type\":\"BPE\",\"merges\":[\"a b\",\"\\u0120 a\"],"
+                     "\"vocab\":{\"ab\":256,\"\\u0120a\":257");
     for (int c = 0, id = 0; c < 0x144; c++) {
         bool spells = (c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xAC) || c >= 0xAE;
         if (spells) hsc__string_printf(&json, ",\"\\u%04x\":%d", (unsigned)c, id++);

@@ -1,7 +1,7 @@
 /*
- * Added tokens: texts that are cut out before anything else and become their token whole. At one place the longest wins.
- * Those with `normalized` are sought in the normalized text (and are normalized themselves), the others before, in the
- * text as it was given.
+ * Added tokens: texts that are cut out before anything else and become their token whole. At one place the longest
+ * wins. Those with `normalized` are sought in the normalized text (and are normalized themselves), the others before,
+ * in the text as it was given.
  */
 #ifndef HSC_TOKENIZER_ADDED_H
 #define HSC_TOKENIZER_ADDED_H

@@ -16,13 +16,18 @@ static size_t merge_hash(hsc_token left, hsc_token right)
     return (size_t)(key * 0x9E3779B97F4A7C15u >> 32);
 }
 
-static hsc__merge *merge_slot(const hsc__bpe *bpe, hsc_token left, hsc_token right)
+static hsc__merge *merge_slot(const hsc__bpe *bpe, hsc_token left, hsc_token right, size_t hash)
 {
-    size_t mask = bpe->n_slots - 1, i = merge_hash(left, right) & mask;
+    size_t mask = bpe->n_slots - 1, i = hash & mask;
     for (;; i = (i + 1) & mask) {
         hsc__merge *slot = &bpe->slot[i];
         if (slot->left < 0 || (slot->left == left && slot->right == right)) return slot;
     }
+}
+
+static hsc__merge *slot_of(const hsc__bpe *bpe, hsc_token left, hsc_token right)
+{
+    return merge_slot(bpe, left, right, merge_hash(left, right));
 }
 
 hsc_status hsc__bpe_reserve(hsc__bpe *bpe, size_t n_merges, hsc_error *err)
@@ -41,9 +46,19 @@ hsc_status hsc__bpe_reserve(hsc__bpe *bpe, size_t n_merges, hsc_error *err)
     bpe->n_slots = n_slots;
     for (size_t i = 0; i < n_slots; i++) bpe->slot[i].left = -1;
     for (size_t i = 0; i < old.n_slots; i++)
-        if (old.slot[i].left >= 0) *merge_slot(bpe, old.slot[i].left, old.slot[i].right) = old.slot[i];
+        if (old.slot[i].left >= 0) *slot_of(bpe, old.slot[i].left, old.slot[i].right) = old.slot[i];
     hsc__free(old.slot);
     return HSC_OK;
+}
+
+/* Whether the token is left and right joined. Vocabularies list merged tokens in the order of their merges, so the next
+ * id is worth a look. */
+static bool is_joined(const hsc__vocab *vocab, hsc_token id, hsc__bytes left, hsc__bytes right)
+{
+    if (id < 0 || (size_t)id >= vocab->n || vocab->has_doubles) return false;
+    hsc__bytes text = vocab->text[id];
+    return vocab->kind[id] != HSC__TOKEN_NONE && text.n == left.n + right.n &&
+           memcmp(text.data, left.data, left.n) == 0 && memcmp(text.data + left.n, right.data, right.n) == 0;
 }
 
 /* The token whose text is left and right joined, or -1. */
@@ -66,8 +81,9 @@ hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__byte
 {
     hsc_token l = hsc__vocab_find(bpe->vocab, left.data, left.n);
     hsc_token r = hsc__vocab_find(bpe->vocab, right.data, right.n);
-    hsc_token merged;
-    HSC_TRY(find_joined(bpe->vocab, left, right, &merged, err));
+    hsc_token merged = bpe->last + 1;
+    if (!is_joined(bpe->vocab, merged, left, right)) HSC_TRY(find_joined(bpe->vocab, left, right, &merged, err));
+    bpe->last = merged;
     if (l < 0 || r < 0 || merged < 0) {
         const char *what = l < 0 ? "its left part" : r < 0 ? "its right part" : "the result";
         return hsc__fail(err, HSC_EFORMAT, 0, "%s[%u]: merge \"%.*s %.*s\": %s is not in the vocabulary", where, rank,
@@ -75,15 +91,68 @@ hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__byte
                          what);
     }
     HSC_TRY(hsc__bpe_reserve(bpe, bpe->n_merges + 1, err));
-    hsc__merge *slot = merge_slot(bpe, l, r);
+    hsc__merge *slot = slot_of(bpe, l, r);
     if (slot->left < 0) bpe->n_merges++;
     *slot = (hsc__merge){l, r, rank, merged};
     return HSC_OK;
 }
 
+static bool passes_filter(const hsc__bpe *bpe, size_t hash)
+{
+    return bpe->filter[hash >> 6 & (bpe->n_filter - 1)] >> (hash & 63) & 1;
+}
+
+/* Eight bits or more a merge, of which one in eight or fewer is set. */
+static hsc_status make_filter(hsc__bpe *bpe, hsc_error *err)
+{
+    bpe->n_filter = 1;
+    while (bpe->n_filter * 64 < bpe->n_merges * 8) bpe->n_filter *= 2;
+    bpe->filter = hsc__calloc(bpe->n_filter, sizeof *bpe->filter);
+    if (!bpe->filter) return hsc__fail_memory(err, bpe->n_filter * sizeof *bpe->filter, "the merges");
+    for (size_t i = 0; i < bpe->n_slots; i++) {
+        if (bpe->slot[i].left < 0) continue;
+        size_t hash = merge_hash(bpe->slot[i].left, bpe->slot[i].right);
+        bpe->filter[hash >> 6 & (bpe->n_filter - 1)] |= (uint64_t)1 << (hash & 63);
+    }
+    return HSC_OK;
+}
+
+/* Untouched pages of the table stay zero pages: pairs of bytes that merge lie in few of them. */
+static hsc_status make_byte_pairs(hsc__bpe *bpe, hsc_error *err)
+{
+    for (int b = 0; b < 256; b++)
+        if (bpe->byte_id[b] < 0) return HSC_OK; /* that byte's symbol is the unknown token, which may merge too */
+    size_t n_bytes = bpe->vocab->n * sizeof(int16_t);
+    int16_t *byte_of = hsc__malloc(n_bytes); /* the byte that a token is, or -1 */
+    bpe->byte_pairs = hsc__calloc(65536, sizeof *bpe->byte_pairs);
+    if (!byte_of || !bpe->byte_pairs) {
+        hsc__free(byte_of);
+        return hsc__fail_memory(err, n_bytes + 65536 * sizeof *bpe->byte_pairs, "the pairs of bytes");
+    }
+    memset(byte_of, 0xFF, n_bytes);
+    for (int b = 0; b < 256; b++) byte_of[bpe->byte_id[b]] = (int16_t)b;
+    for (size_t i = 0; i < bpe->n_slots; i++) {
+        const hsc__merge *slot = &bpe->slot[i];
+        if (slot->left < 0 || byte_of[slot->left] < 0 || byte_of[slot->right] < 0) continue;
+        bpe->byte_pairs[byte_of[slot->left] << 8 | byte_of[slot->right]] =
+            (struct hsc__byte_pair){slot->rank + 1, slot->merged};
+    }
+    hsc__free(byte_of);
+    return HSC_OK;
+}
+
+hsc_status hsc__bpe_finish(hsc__bpe *bpe, hsc_error *err)
+{
+    if (bpe->n_merges == 0) return HSC_OK;
+    HSC_TRY(make_filter(bpe, err));
+    return bpe->byte_level ? make_byte_pairs(bpe, err) : HSC_OK;
+}
+
 void hsc__bpe_free(hsc__bpe *bpe)
 {
     hsc__free(bpe->slot);
+    hsc__free(bpe->filter);
+    hsc__free(bpe->byte_pairs);
     *bpe = (hsc__bpe){0};
 }
 
@@ -128,10 +197,20 @@ static inline uint32_t find_pair(const hsc__bpe *bpe, hsc_token left, hsc_token 
                                  hsc_token *merged)
 {
     if (bpe->scores) return find_by_text(bpe, text, n, merged);
-    const hsc__merge *slot = merge_slot(bpe, left, right);
+    size_t hash = merge_hash(left, right);
+    if (!passes_filter(bpe, hash)) return NO_RANK;
+    const hsc__merge *slot = merge_slot(bpe, left, right, hash);
     if (slot->left < 0) return NO_RANK;
     *merged = slot->merged;
     return slot->rank;
+}
+
+/* The rank of joining two bytes of the word that are still symbols of their own. */
+static inline uint32_t find_byte_pair(const hsc__bpe *bpe, const char *bytes, hsc_token *merged)
+{
+    const struct hsc__byte_pair *pair = &bpe->byte_pairs[(unsigned char)bytes[0] << 8 | (unsigned char)bytes[1]];
+    *merged = pair->merged;
+    return pair->rank_1 - 1; /* none: 0 - 1 is NO_RANK */
 }
 
 /* Symbols are scratch->ids and ->ends; merges them in place. */
@@ -143,7 +222,8 @@ static void merge_short(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *wo
     size_t n = s->n;
     for (size_t i = 0; i + 1 < n; i++) {
         uint32_t start = i ? end[i - 1] : 0;
-        rank[i] = find_pair(bpe, id[i], id[i + 1], word + start, end[i + 1] - start, &merged[i]);
+        rank[i] = bpe->byte_pairs ? find_byte_pair(bpe, word + i, &merged[i])
+                                  : find_pair(bpe, id[i], id[i + 1], word + start, end[i + 1] - start, &merged[i]);
     }
     while (n > 1) {
         size_t best = 0;
@@ -256,8 +336,7 @@ static hsc_status fail_unspelled(unsigned char byte, hsc_error *err)
                      "the vocabulary cannot spell the text: no token for byte 0x%02X and no unknown token", byte);
 }
 
-static hsc_status start_from_bytes(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n,
-                                   hsc_error *err)
+static hsc_status start_from_bytes(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n, hsc_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned char b = (unsigned char)word[i];

@@ -14,16 +14,26 @@ typedef struct hsc__merge {
     hsc_token merged;
 } hsc__merge;
 
+/* A merge of two bytes; rank_1 is its rank plus one, 0 when there is none. */
+struct hsc__byte_pair {
+    uint32_t rank_1;
+    hsc_token merged;
+};
+
 typedef struct hsc__bpe {
     const hsc__vocab *vocab;
     hsc__merge *slot; /* [n_slots] open addressing, a power of two */
     size_t n_slots, n_merges;
-    const float *scores; /* [vocab->n] SentencePiece's scores in place of merges, or NULL */
-    bool byte_level;     /* symbols are bytes; else characters */
-    bool byte_fallback;  /* a character without a token becomes its bytes' tokens */
-    bool fuse_unk;       /* unknown characters side by side become one unknown token */
-    bool ignore_merges;  /* a word that is a token stays whole */
-    hsc_token unk;       /* -1: none */
+    hsc_token last;   /* what the merge added last makes */
+    uint64_t *filter; /* a bit for every hash that a merge has: most pairs are told from it to have none */
+    size_t n_filter;  /* words of 64 bits, a power of two */
+    struct hsc__byte_pair *byte_pairs; /* [65536] merges of two single bytes, by their bytes; NULL unless byte-level */
+    const float *scores;               /* [vocab->n] SentencePiece's scores in place of merges, or NULL */
+    bool byte_level;                   /* symbols are bytes; else characters */
+    bool byte_fallback;                /* a character without a token becomes its bytes' tokens */
+    bool fuse_unk;                     /* unknown characters side by side become one unknown token */
+    bool ignore_merges;                /* a word that is a token stays whole */
+    hsc_token unk;                     /* -1: none */
     hsc_token byte_id[256]; /* the token of each byte, or -1: the symbols, or what byte_fallback falls back to */
 } hsc__bpe;
 
@@ -32,6 +42,8 @@ hsc_status hsc__bpe_reserve(hsc__bpe *bpe, size_t n_merges, hsc_error *err);
  * rank name the place in messages. HSC_EFORMAT when a part or the result is not in the vocabulary. */
 hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__bytes right, const char *where,
                         hsc_error *err);
+/* Once byte_id and the merges are there: the tables that make lookups fast. HSC_ENOMEM. */
+hsc_status hsc__bpe_finish(hsc__bpe *bpe, hsc_error *err);
 void hsc__bpe_free(hsc__bpe *bpe);
 
 /* Memory of one hsc_encode call, reused from word to word. Zero it before use. */
@@ -48,7 +60,6 @@ void hsc__bpe_scratch_free(hsc__bpe_scratch *scratch);
 
 /* Encodes one word into scratch->ids and ->ends. Time grows as n log n at most.
  * HSC_EINVAL when the vocabulary cannot spell the word. */
-hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__bpe_scratch *scratch, const char *word, size_t n,
-                           hsc_error *err);
+hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__bpe_scratch *scratch, const char *word, size_t n, hsc_error *err);
 
 #endif

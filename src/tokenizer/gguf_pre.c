@@ -62,8 +62,8 @@ static hsc_status add_step(hsc__splitter *splitter, const char *step, hsc_error 
     if (strcmp(step, NUMBERS) == 0)
         return hsc__splitter_add(splitter, (hsc__split_step){.kind = HSC__SPLIT_NUMBERS}, err);
     if (strcmp(step, PUNCTUATION) == 0)
-        return hsc__splitter_add(
-            splitter, (hsc__split_step){.kind = HSC__SPLIT_PUNCTUATION, .behavior = HSC__CONTIGUOUS}, err);
+        return hsc__splitter_add(splitter,
+                                 (hsc__split_step){.kind = HSC__SPLIT_PUNCTUATION, .behavior = HSC__CONTIGUOUS}, err);
     return hsc__splitter_add_pattern(splitter, step, strlen(step), HSC__ISOLATED, false, err);
 }
 

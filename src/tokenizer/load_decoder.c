@@ -13,7 +13,8 @@ typedef struct decoder {
 
 static hsc_status read_replace(hsc_tokenizer *t, decoder *d, const json_t *json, const char *path, hsc_error *err)
 {
-    const json_t *from = json_object_get(json_object_get(json, "pattern"), "String"), *to = json_object_get(json, "content");
+    const json_t *from = json_object_get(json_object_get(json, "pattern"), "String"),
+                 *to = json_object_get(json, "content");
     HSC_FAIL_IF(!json_string_length(from) || !json_is_string(to), HSC_EUNSUPPORTED,
                 "%s: decoder \"Replace\" is supported with a string for another string only", path);
     hsc__normalize_op op = {.kind = HSC__REPLACE,

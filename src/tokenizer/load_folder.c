@@ -1,7 +1,7 @@
 /*
- * What lies beside the vocabulary in a folder, read as transformers 5 reads it: tokenizer_config.json and, where that has
- * no added_tokens_decoder, the older special_tokens_map.json and added_tokens.json. add_bos_token and add_eos_token count
- * only without a tokenizer.json, which brings its own template.
+ * What lies beside the vocabulary in a folder, read as transformers 5 reads it: tokenizer_config.json and, where that
+ * has no added_tokens_decoder, the older special_tokens_map.json and added_tokens.json. add_bos_token and add_eos_token
+ * count only without a tokenizer.json, which brings its own template.
  */
 #include "base/file.h"
 #include "tokenizer/load.h"
@@ -16,7 +16,7 @@ static const char *const named[N_NAMED] = {"bos_token", "eos_token", "unk_token"
 typedef struct folder {
     hsc_tokenizer *t;
     const char *dir, *defaults;
-    char *path[3];  /* of the files below */
+    char *path[3];   /* of the files below */
     json_t *file[3]; /* NULL where there is none */
 } folder;
 enum { CONFIG, SPECIAL_MAP, ADDED };
@@ -86,8 +86,8 @@ static hsc_status add_decoder_tokens(folder *f, const json_t *decoder, hsc_error
         long id = strtol(key, &end, 10);
         const json_t *content = json_object_get(item, "content");
         HSC_FAIL_IF(end == key || *end || id < 0 || id >= 1 << 24 || !json_is_string(content), HSC_EFORMAT,
-                    "%s: added_tokens_decoder: \"%s\" must be an id with an object that has \"content\"", f->path[CONFIG],
-                    key);
+                    "%s: added_tokens_decoder: \"%s\" must be an id with an object that has \"content\"",
+                    f->path[CONFIG], key);
         HSC_TRY(add(f, CONFIG, content, item, id, false, err));
     }
     return HSC_OK;
@@ -193,7 +193,8 @@ static hsc_status load_prefix(folder *f, hsc_error *err)
     if (!t->bpe.byte_level || !json_is_boolean(value)) return HSC_OK;
     if (!json_is_true(value)) t->prefix.n_ops = 0;
     else if (t->prefix.n_ops == 0)
-        return hsc__normalizer_add(&t->prefix, (hsc__normalize_op){.kind = HSC__PREPEND_MISSING, .text = {" ", 1}}, err);
+        return hsc__normalizer_add(&t->prefix, (hsc__normalize_op){.kind = HSC__PREPEND_MISSING, .text = {" ", 1}},
+                                   err);
     return HSC_OK;
 }
 

@@ -28,12 +28,13 @@ static hsc_status load_token(hsc_tokenizer *t, hsc_token id, hsc__bytes text, in
 {
     hsc_token existing;
     hsc__token_kind kind = kind_of(type);
-    HSC_FAIL_IF(type < TYPE_NORMAL || type > TYPE_BYTE, HSC_EFORMAT, KEY("token_type") "[%d] is %d, it must be from 1 to 6",
-                (int)id, (int)type);
+    HSC_FAIL_IF(type < TYPE_NORMAL || type > TYPE_BYTE, HSC_EFORMAT,
+                KEY("token_type") "[%d] is %d, it must be from 1 to 6", (int)id, (int)type);
     HSC_TRY(hsc__vocab_set(&t->vocab, id, text, kind, &existing, err));
     if (existing >= 0) { /* padding is sometimes given twice: the text finds the first, the id still has its text */
         t->vocab.text[id] = t->vocab.bytes[id] = text;
         t->vocab.kind[id] = (uint8_t)kind;
+        t->vocab.has_doubles = true;
         return HSC_OK;
     }
     if (kind != HSC__TOKEN_SPECIAL && kind != HSC__TOKEN_ADDED) return HSC_OK;
@@ -50,8 +51,8 @@ static hsc_status load_tokens(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error
     HSC_TRY(hsc__gguf_get_ints(gguf, KEY("token_type"), &types, &n_types, err));
     HSC_FAIL_IF(n == 0, HSC_ENOTFOUND, "has no " KEY("tokens"));
     HSC_FAIL_IF(n > INT32_MAX, HSC_EFORMAT, KEY("tokens") " has %zu entries, at most %d are accepted", n, INT32_MAX);
-    HSC_FAIL_IF(n_types && n_types != n, HSC_EFORMAT, KEY("token_type") " has %zu entries, " KEY("tokens") " %zu", n_types,
-                n);
+    HSC_FAIL_IF(n_types && n_types != n, HSC_EFORMAT, KEY("token_type") " has %zu entries, " KEY("tokens") " %zu",
+                n_types, n);
     HSC_TRY(hsc__vocab_resize(&t->vocab, n, err));
     for (size_t i = 0; i < n; i++)
         HSC_TRY(load_token(t, (hsc_token)i, texts[i], n_types ? types[i] : TYPE_NORMAL, err));
@@ -75,8 +76,8 @@ static hsc_status load_merges(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error
 }
 
 /* An id of the vocabulary; `fallback` (perhaps -1) when the key is absent. */
-static hsc_status get_id(const hsc_tokenizer *t, const hsc__gguf *gguf, const char *key, hsc_token fallback, hsc_token *out,
-                         hsc_error *err)
+static hsc_status get_id(const hsc_tokenizer *t, const hsc__gguf *gguf, const char *key, hsc_token fallback,
+                         hsc_token *out, hsc_error *err)
 {
     int64_t id;
     HSC_TRY(hsc__gguf_get_int(gguf, key, fallback, 0, (int64_t)t->vocab.n - 1, &id, err));
@@ -95,8 +96,8 @@ static hsc_status load_template(hsc_tokenizer *t, const hsc__gguf *gguf, bool ad
     for (int i = 0; i < 2; i++) {
         HSC_TRY(get_id(t, gguf, keys[i], fallback[i], &ids[i], err));
         HSC_TRY(hsc__gguf_get_bool(gguf, add_keys[i], i == 0 && add_bos, &adds[i], err));
-        HSC_FAIL_IF(adds[i] && ids[i] < 0 && hsc__gguf_has(gguf, add_keys[i]), HSC_EFORMAT, "%s is true and %s is missing",
-                    add_keys[i], keys[i]);
+        HSC_FAIL_IF(adds[i] && ids[i] < 0 && hsc__gguf_has(gguf, add_keys[i]), HSC_EFORMAT,
+                    "%s is true and %s is missing", add_keys[i], keys[i]);
         if (ids[i] < 0) adds[i] = false;
     }
     return hsc__set_template(t, &ids[0], adds[0], &ids[1], adds[1], err);
@@ -112,7 +113,8 @@ static hsc_status get_pre(const hsc__gguf *gguf, const char **out, hsc_error *er
     HSC_TRY(hsc__gguf_get_cstring(gguf, "general.architecture", "", &arch, err));
     for (size_t i = 0; i < sizeof family / sizeof *family; i++)
         if (strcmp(arch, family[i]) == 0) *out = "gpt-2";
-    HSC_FAIL_IF(!*out, HSC_EUNSUPPORTED, KEY("pre") " is missing, so the pre-tokenizer of this %s model is not known", arch);
+    HSC_FAIL_IF(!*out, HSC_EUNSUPPORTED, KEY("pre") " is missing, so the pre-tokenizer of this %s model is not known",
+                arch);
     return HSC_OK;
 }
 

@@ -23,7 +23,8 @@ static hsc_status check_model(const json_t *model, const char *path, hsc_error *
                     must_be_empty[i], text);
     }
     HSC_TRY(hsc__json_double(model, "dropout", 0, &dropout, path, err));
-    HSC_FAIL_IF(dropout != 0, HSC_EUNSUPPORTED, "%s: model: \"dropout\" is %g, only null or 0 is supported", path, dropout);
+    HSC_FAIL_IF(dropout != 0, HSC_EUNSUPPORTED, "%s: model: \"dropout\" is %g, only null or 0 is supported", path,
+                dropout);
     HSC_FAIL_IF(!json_is_object(json_object_get(model, "vocab")), HSC_EFORMAT, "%s: model: \"vocab\" must be an object",
                 path);
     HSC_FAIL_IF(!json_is_array(json_object_get(model, "merges")), HSC_EFORMAT, "%s: model: \"merges\" must be an array",
@@ -104,7 +105,8 @@ static hsc_status parse_rest(json_t **out, const char *text, size_t n, hsc__json
         done = range.end - 1;
     }
     hsc__string_add(&rest, text + done, n - done);
-    hsc_status status = rest.failed ? hsc__fail_memory(err, n, path) : hsc__json_parse(out, rest.data, rest.n, path, err);
+    hsc_status status =
+        rest.failed ? hsc__fail_memory(err, n, path) : hsc__json_parse(out, rest.data, rest.n, path, err);
     hsc__string_free(&rest);
     return status;
 }

@@ -28,7 +28,8 @@ static hsc_status read_merges(hsc_tokenizer *t, const char *text, size_t n, cons
         const char *blank = memchr(line.data, ' ', line.n);
         size_t left = blank ? (size_t)(blank - line.data) : 0;
         bool two = left && left + 1 < line.n && !memchr(blank + 1, ' ', line.n - left - 1);
-        HSC_FAIL_IF(!two, HSC_EFORMAT, "%s: line %zu: a merge must be two tokens with one blank between them", path, number);
+        HSC_FAIL_IF(!two, HSC_EFORMAT, "%s: line %zu: a merge must be two tokens with one blank between them", path,
+                    number);
         hsc_status status = hsc__bpe_add(&t->bpe, rank++, (hsc__bytes){line.data, left},
                                          (hsc__bytes){blank + 1, line.n - left - 1}, "merge", err);
         if (status != HSC_OK) return hsc__fail_prefix(err, status, "%s: line %zu", path, number);

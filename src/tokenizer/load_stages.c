@@ -24,7 +24,8 @@ static hsc_status get_text(hsc_tokenizer *t, const json_t *json, const char *fie
                            hsc_error *err)
 {
     const json_t *value = json_object_get(json, field);
-    HSC_FAIL_IF(!json_is_string(value), HSC_EFORMAT, "%s: %s: \"%s\" must be a string", path, hsc__type_of(json), field);
+    HSC_FAIL_IF(!json_is_string(value), HSC_EFORMAT, "%s: %s: \"%s\" must be a string", path, hsc__type_of(json),
+                field);
     *out = hsc__keep(t, json_string_value(value), json_string_length(value));
     return out->data ? HSC_OK : hsc__fail_memory(err, json_string_length(value), path);
 }
@@ -74,8 +75,10 @@ hsc_status hsc__load_normalizer(hsc_tokenizer *t, const json_t *json, const char
 /* Ops that change a piece's text work on the whole stretch here, so nothing may have been cut before. */
 static hsc_status add_prefix(hsc_tokenizer *t, hsc__normalize_op op, const char *path, const char *type, hsc_error *err)
 {
-    HSC_FAIL_IF(t->splitter.n_steps, HSC_EUNSUPPORTED, "%s: pre_tokenizer \"%s\" that adds a prefix after another step "
-                "is not supported", path, type);
+    HSC_FAIL_IF(t->splitter.n_steps, HSC_EUNSUPPORTED,
+                "%s: pre_tokenizer \"%s\" that adds a prefix after another step "
+                "is not supported",
+                path, type);
     return hsc__normalizer_add(&t->prefix, op, err);
 }
 
@@ -122,9 +125,9 @@ static hsc_status add_literal(hsc_tokenizer *t, hsc__bytes text, hsc__split_beha
 {
     hsc__string pattern = {0};
     quote(&pattern, text);
-    hsc_status status = pattern.failed ? hsc__fail_memory(err, text.n * 2, "a pattern")
-                                       : hsc__splitter_add_pattern(&t->splitter, pattern.data, pattern.n, behavior,
-                                                                   invert, err);
+    hsc_status status = pattern.failed
+                            ? hsc__fail_memory(err, text.n * 2, "a pattern")
+                            : hsc__splitter_add_pattern(&t->splitter, pattern.data, pattern.n, behavior, invert, err);
     hsc__string_free(&pattern);
     return status;
 }
@@ -175,8 +178,8 @@ hsc_status hsc__load_pre_tokenizer(hsc_tokenizer *t, const json_t *json, const c
     const char *type = hsc__type_of(json);
     if (!type) return unknown(path, "pre_tokenizer", json, err);
     /* Behind ByteLevel a step would see the spelling and no longer the text. */
-    HSC_FAIL_IF(t->bpe.byte_level, HSC_EUNSUPPORTED, "%s: pre_tokenizer \"%s\" after \"ByteLevel\" is not supported", path,
-                type);
+    HSC_FAIL_IF(t->bpe.byte_level, HSC_EUNSUPPORTED, "%s: pre_tokenizer \"%s\" after \"ByteLevel\" is not supported",
+                path, type);
     if (strcmp(type, "ByteLevel") == 0) return load_byte_level(t, json, path, err);
     if (strcmp(type, "Split") == 0) return load_split(t, json, path, err);
     if (strcmp(type, "Metaspace") == 0) return load_metaspace(t, json, path, err);
@@ -242,8 +245,8 @@ static hsc_status load_template(hsc_tokenizer *t, const json_t *json, const char
         if (special) HSC_TRY(add_special(known, special, path, ids[n_texts > 0], &n[n_texts > 0], err));
         else if (json_object_get(piece, "Sequence")) n_texts++;
     }
-    HSC_FAIL_IF(n_texts != 1, HSC_EUNSUPPORTED, "%s: post_processor: \"single\" must hold the text once, it does %zu times",
-                path, n_texts);
+    HSC_FAIL_IF(n_texts != 1, HSC_EUNSUPPORTED,
+                "%s: post_processor: \"single\" must hold the text once, it does %zu times", path, n_texts);
     return hsc__set_template(t, ids[0], n[0], ids[1], n[1], err);
 }
 
@@ -280,13 +283,14 @@ hsc_status hsc__load_post_processor(hsc_tokenizer *t, const json_t *json, const 
 
 hsc_status hsc__load_added_tokens(hsc_tokenizer *t, const json_t *json, const char *path, hsc_error *err)
 {
-    HSC_FAIL_IF(json && !json_is_null(json) && !json_is_array(json), HSC_EFORMAT, "%s: \"added_tokens\" must be an array",
-                path);
+    HSC_FAIL_IF(json && !json_is_null(json) && !json_is_array(json), HSC_EFORMAT,
+                "%s: \"added_tokens\" must be an array", path);
     for (size_t i = 0; i < json_array_size(json); i++) {
         const json_t *item = json_array_get(json, i), *content = json_object_get(item, "content");
         int64_t id;
         hsc__added_token token = {0};
-        HSC_FAIL_IF(!json_is_string(content), HSC_EFORMAT, "%s: added_tokens[%zu]: \"content\" must be a string", path, i);
+        HSC_FAIL_IF(!json_is_string(content), HSC_EFORMAT, "%s: added_tokens[%zu]: \"content\" must be a string", path,
+                    i);
         HSC_TRY(hsc__json_int(item, "id", -1, 0, (1 << 24) - 1, &id, path, err));
         HSC_FAIL_IF(id < 0, HSC_EFORMAT, "%s: added_tokens[%zu]: \"id\" is missing", path, i);
         HSC_TRY(hsc__json_bool(item, "special", false, &token.special, path, err));

@@ -30,8 +30,7 @@ hsc_status hsc__aligned_set(hsc__aligned *aligned, const char *text, size_t n, s
     return HSC_OK;
 }
 
-hsc_status hsc__aligned_slice(hsc__aligned *aligned, const hsc__aligned *from, size_t start, size_t end,
-                              hsc_error *err)
+hsc_status hsc__aligned_slice(hsc__aligned *aligned, const hsc__aligned *from, size_t start, size_t end, hsc_error *err)
 {
     size_t n = end - start;
     HSC_TRY(reserve(aligned, n, err));
@@ -152,8 +151,8 @@ static hsc_status compose(const hsc__normalize_op *op, const hsc__aligned *text,
 {
     bool composes = op->kind == HSC__NFC || op->kind == HSC__NFKC;
     bool compatible = op->kind == HSC__NFKC || op->kind == HSC__NFKD;
-    int options = UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
-                  (compatible ? UTF8PROC_COMPAT : 0);
+    int options =
+        UTF8PROC_STABLE | (composes ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0);
     for (size_t i = 0; i < text->n;) {
         size_t end = segment_end(text, i);
         bool is_plain = end - i == 1; /* ASCII, or an ill-formed byte */

@@ -47,9 +47,9 @@ hsc_status hsc__pattern_compile(hsc__pattern **out, const char *pattern, size_t 
         int code;
         PCRE2_SIZE offset;
         pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-        made->code = pcre2_compile((PCRE2_SPTR)translated.data, translated.n,
-                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &offset,
-                                   context);
+        made->code =
+            pcre2_compile((PCRE2_SPTR)translated.data, translated.n,
+                          PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &offset, context);
         if (!made->code) status = fail_code(code, offset, pattern, n, err);
         else pcre2_jit_compile(made->code, PCRE2_JIT_COMPLETE); /* without JIT the interpreter matches */
     }
@@ -104,13 +104,13 @@ hsc_status hsc__pattern_find(const hsc__pattern *pattern, hsc__match *match, con
     uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY_ATSTART;
     int found = pcre2_match(pattern->code, (PCRE2_SPTR)text, n, from, options, match->data, match->context);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-        found = pcre2_match(pattern->code, (PCRE2_SPTR)text, n, from, options | PCRE2_NO_JIT, match->data,
-                            match->context);
+        found =
+            pcre2_match(pattern->code, (PCRE2_SPTR)text, n, from, options | PCRE2_NO_JIT, match->data, match->context);
     if (found == PCRE2_ERROR_NOMATCH) return HSC_OK;
     if (found == PCRE2_ERROR_NOMEMORY) return hsc__fail_memory(err, STACK_START, "pattern matching");
     HSC_FAIL_IF(found < 0, HSC_EINVAL,
-                "the pre-tokenizer's pattern gives up at byte %zu of %zu: error %d of PCRE2 (its limit is %d steps)", from,
-                n, found, (int)MATCH_LIMIT);
+                "the pre-tokenizer's pattern gives up at byte %zu of %zu: error %d of PCRE2 (its limit is %d steps)",
+                from, n, found, (int)MATCH_LIMIT);
     const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(match->data);
     *start = bounds[0];
     *end = bounds[1];

@@ -1,6 +1,7 @@
 /*
  * Pre-tokenizer patterns on PCRE2. Files write them for Oniguruma or Rust; what means something else to PCRE2 is
- * translated (classes of characters to Unicode 16, \s to White_Space, ^ and $ at every line), what cannot be is refused.
+ * translated (classes of characters to Unicode 16, \s to White_Space, ^ and $ at every line), what cannot be is
+ * refused.
  */
 #ifndef HSC_TOKENIZER_PATTERN_H
 #define HSC_TOKENIZER_PATTERN_H

@@ -106,7 +106,8 @@ static size_t scan_lines(const char *text, size_t n, size_t from, int most_digit
     bool is_newline = text[from] == '\r' || text[from] == '\n';
     if (length && next == HSC__LETTER && !is_newline) return run(text, n, i + length, HSC__LETTER);
     if (class == HSC__OTHER) return newlines(text, n, run(text, n, i, HSC__OTHER));
-    if (length && next == HSC__OTHER && text[from] == ' ') return newlines(text, n, run(text, n, i + length, HSC__OTHER));
+    if (length && next == HSC__OTHER && text[from] == ' ')
+        return newlines(text, n, run(text, n, i + length, HSC__OTHER));
     return blanks_or_lines(text, n, from);
 }
 

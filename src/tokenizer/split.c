@@ -151,7 +151,8 @@ static hsc_status cut(hsc__pieces *p, size_t depth, size_t *start, size_t *end, 
     }
     *start = first.start;
     *end = level->cursor = first.end;
-    bool joins = step->behavior == HSC__CONTIGUOUS || (step->behavior == HSC__MERGED_WITH_PREVIOUS && !first.is_match) ||
+    bool joins = step->behavior == HSC__CONTIGUOUS ||
+                 (step->behavior == HSC__MERGED_WITH_PREVIOUS && !first.is_match) ||
                  (step->behavior == HSC__MERGED_WITH_NEXT && first.is_match);
     while (joins) {
         HSC_TRY(peek(p, depth, &next, err));

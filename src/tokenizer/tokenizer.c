@@ -23,6 +23,7 @@ hsc_status hsc__tokenizer_finish(hsc_tokenizer *t, hsc_error *err)
         HSC_FAIL_IF(!known, HSC_EFORMAT, "the template adds the id %d, which none of the %zu tokens has", (int)id,
                     t->vocab.n);
     }
+    HSC_TRY(hsc__bpe_finish(&t->bpe, err));
     return hsc__added_finish(&t->added, &t->normalizer, err);
 }
 
@@ -32,14 +33,15 @@ hsc_status hsc__tokenizer_add_token(hsc_tokenizer *t, hsc__added_token token, co
     hsc_token known = hsc__vocab_find(&t->vocab, token.content.data, token.content.n);
     const hsc__added_token *same = hsc__added_find(&t->added, token.content.data, token.content.n);
     if (same) known = same->id;
-    HSC_FAIL_IF(known >= 0 && known != token.id, HSC_EFORMAT, "%s: added token \"%.*s\" has the id %d, the vocabulary says %d",
-                where, (int)shown, token.content.data, (int)token.id, (int)known);
+    HSC_FAIL_IF(known >= 0 && known != token.id, HSC_EFORMAT,
+                "%s: added token \"%.*s\" has the id %d, the vocabulary says %d", where, (int)shown, token.content.data,
+                (int)token.id, (int)known);
     HSC_FAIL_IF(known < 0 && (size_t)token.id < n && t->vocab.kind[token.id] != HSC__TOKEN_NONE, HSC_EFORMAT,
                 "%s: added token \"%.*s\" has the id %d of another token", where, (int)shown, token.content.data,
                 (int)token.id);
     HSC_FAIL_IF((size_t)token.id > n * 4 + (1 << 20), HSC_EFORMAT,
-                "%s: added token \"%.*s\" has the id %d, far beyond the %zu tokens of the vocabulary", where, (int)shown,
-                token.content.data, (int)token.id, n);
+                "%s: added token \"%.*s\" has the id %d, far beyond the %zu tokens of the vocabulary", where,
+                (int)shown, token.content.data, (int)token.id, n);
     if ((size_t)token.id >= n) HSC_TRY(hsc__vocab_resize(&t->vocab, (size_t)token.id + 1, err));
     if (known < 0) t->vocab.text[token.id] = token.content;
     t->vocab.bytes[token.id] = token.content;
@@ -85,7 +87,8 @@ hsc_status hsc__tokenizer_from_dir(hsc_tokenizer **out, const char *dir, hsc_err
     }
     path = existing_file(dir, "vocab.json", &failed);
     if (failed) return hsc__fail_memory(err, 1, dir);
-    HSC_FAIL_IF(!path, HSC_ENOTFOUND, "%s: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt", dir);
+    HSC_FAIL_IF(!path, HSC_ENOTFOUND, "%s: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt",
+                dir);
     hsc__free(path);
     return hsc__tokenizer_from_merges(out, dir, err);
 }

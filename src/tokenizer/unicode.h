@@ -1,6 +1,6 @@
 /*
- * Classes of code points as pre-tokenizers see them. utf8proc supplies the categories; characters that Unicode 15 and 16
- * added come from a small table, so that a text is cut alike whatever version the system's libraries have.
+ * Classes of code points as pre-tokenizers see them. utf8proc supplies the categories; characters that Unicode 15 and
+ * 16 added come from a small table, so that a text is cut alike whatever version the system's libraries have.
  */
 #ifndef HSC_TOKENIZER_UNICODE_H
 #define HSC_TOKENIZER_UNICODE_H

@@ -11,18 +11,32 @@ static uint64_t load64(const char *p)
     return v;
 }
 
+static uint64_t load32(const char *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     h = (h ^ v) * 0x9E3779B97F4A7C15u;
     return h ^ h >> 32;
 }
 
+/* Up to eight bytes as one number, in which each of them counts. */
+static uint64_t load_tail(const char *p, size_t n)
+{
+    const unsigned char *b = (const unsigned char *)p;
+    if (n >= 4) return load32(p) | load32(p + n - 4) << 32;
+    return n ? b[0] | (uint64_t)b[n / 2] << 8 | (uint64_t)b[n - 1] << 16 : 0;
+}
+
 static uint32_t hash_text(const char *text, size_t n)
 {
-    uint64_t h = n, tail = 0;
+    uint64_t h = n;
     for (; n > 8; text += 8, n -= 8) h = mix(h, load64(text));
-    for (size_t i = 0; i < n; i++) tail = tail << 8 | (unsigned char)text[i];
-    h = mix(mix(h, tail), 0);
+    h = mix(mix(h, load_tail(text, n)), 0);
     return (uint32_t)(h ^ h >> 29);
 }
 
@@ -78,8 +92,8 @@ hsc_status hsc__vocab_resize(hsc__vocab *vocab, size_t n, hsc_error *err)
     return grow_slots(vocab, vocab->n, err);
 }
 
-hsc_status hsc__vocab_set(hsc__vocab *vocab, hsc_token id, hsc__bytes text, hsc__token_kind kind,
-                          hsc_token *existing, hsc_error *err)
+hsc_status hsc__vocab_set(hsc__vocab *vocab, hsc_token id, hsc__bytes text, hsc__token_kind kind, hsc_token *existing,
+                          hsc_error *err)
 {
     *existing = -1;
     if ((size_t)id >= vocab->n) HSC_TRY(hsc__vocab_resize(vocab, (size_t)id + 1, err));
@@ -90,7 +104,6 @@ hsc_status hsc__vocab_set(hsc__vocab *vocab, hsc_token id, hsc__bytes text, hsc_
         return HSC_OK;
     }
     vocab->slot[at] = (hsc__vocab_slot){hash, id};
-    vocab->n_used++;
     vocab->text[id] = vocab->bytes[id] = text;
     vocab->kind[id] = (uint8_t)kind;
     return HSC_OK;

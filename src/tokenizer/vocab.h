@@ -30,14 +30,15 @@ typedef struct hsc__vocab {
     hsc__bytes *bytes;     /* [n] what the token stands for */
     uint8_t *kind;         /* [n] hsc__token_kind */
     hsc__vocab_slot *slot; /* [n_slots] text -> id, open addressing, a power of two */
-    size_t n_slots, n_used;
+    size_t n_slots;
+    bool has_doubles; /* two ids share a text, which finds the first of them */
 } hsc__vocab;
 
 /* Makes room for ids below n; the new ones are holes. HSC_ENOMEM. */
 hsc_status hsc__vocab_resize(hsc__vocab *vocab, size_t n, hsc_error *err);
 /* Gives id its text. *existing is -1, or the id that already has this text (then nothing is stored). */
-hsc_status hsc__vocab_set(hsc__vocab *vocab, hsc_token id, hsc__bytes text, hsc__token_kind kind,
-                          hsc_token *existing, hsc_error *err);
+hsc_status hsc__vocab_set(hsc__vocab *vocab, hsc_token id, hsc__bytes text, hsc__token_kind kind, hsc_token *existing,
+                          hsc_error *err);
 /* The id of that text, or -1. */
 hsc_token hsc__vocab_find(const hsc__vocab *vocab, const char *text, size_t n);
 void hsc__vocab_free(hsc__vocab *vocab);

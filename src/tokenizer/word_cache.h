@@ -28,8 +28,8 @@ typedef struct hsc__word_cache {
 hsc_status hsc__word_cache_init(hsc__word_cache *cache, size_t n_bytes, hsc_error *err);
 void hsc__word_cache_free(hsc__word_cache *cache);
 
-/* The line of the word text[start..end). n > 0: its tokens are there. n == 0: the line is this word's now, to be filled.
- * NULL: words like this one are not kept. text_n: bytes of the whole text. */
+/* The line of the word text[start..end). n > 0: its tokens are there. n == 0: the line is this word's now, to be
+ * filled. NULL: words like this one are not kept. text_n: bytes of the whole text. */
 static inline hsc__cached_word *hsc__word_cache_slot(hsc__word_cache *cache, const char *text, size_t text_n,
                                                      size_t start, size_t end)
 {

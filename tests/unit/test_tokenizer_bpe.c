@@ -1,5 +1,5 @@
-/* The merging itself: short words, long words and a plain reading of the definition agree on random merges; the cases of
- * merge lists; growth on one huge word. No test data needed. */
+/* The merging itself: short words, long words and a plain reading of the definition agree on random merges; the cases
+ * of merge lists; growth on one huge word. No test data needed. */
 #include "test_tokenizer_support.h"
 
 #include <time.h>
@@ -35,7 +35,8 @@ static model *random_model(size_t n_merges)
     m->bpe.byte_level = true;
     for (int b = 0; b < 256; b++) m->bpe.byte_id[b] = b >= 'a' && b <= 'c' ? b - 'a' : -1;
     for (hsc_token id = 0; id < 3; id++)
-        assert_int_equal(hsc__vocab_set(&m->vocab, id, (hsc__bytes){"abc" + id, 1}, HSC__TOKEN_NORMAL, &existing, NULL), 0);
+        assert_int_equal(hsc__vocab_set(&m->vocab, id, (hsc__bytes){"abc" + id, 1}, HSC__TOKEN_NORMAL, &existing, NULL),
+                         0);
     while (m->n_merges < n_merges) {
         hsc__bytes left = m->vocab.text[random_below((uint32_t)m->vocab.n)];
         hsc__bytes right = m->vocab.text[random_below((uint32_t)m->vocab.n)];
@@ -52,6 +53,7 @@ static model *random_model(size_t n_merges)
         m->merge[m->n_merges].right = right;
         assert_int_equal(hsc__bpe_add(&m->bpe, (uint32_t)m->n_merges++, left, right, "merges", NULL), HSC_OK);
     }
+    assert_int_equal(hsc__bpe_finish(&m->bpe, NULL), HSC_OK);
     return m;
 }
 
@@ -161,7 +163,8 @@ static void test_both_spellings_of_merges(void **state)
     check_text(BPE("{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4}", "[\"b c\",\"a b\"]", ""), "abc", 0, 4, -1);
     check_text(BPE("{\"a\":0,\"aa\":1}", "[\"a a\"]", ""), "aaaaa", 1, 1, 0);
     check_text(BPE("{\"\\ud83d\\ude42\":7}", "[]", ""), "\xf0\x9f\x99\x82", 7, -1, -1);
-    check_text(BPE("{\"\\u00e9\":1,\"\\n\\\"\":2,\"\\n\":3,\"\\\"\":4}", "[[\"\\n\",\"\\\"\"]]", ""), "\xc3\xa9\n\"", 1, 2, -1);
+    check_text(BPE("{\"\\u00e9\":1,\"\\n\\\"\":2,\"\\n\":3,\"\\\"\":4}", "[[\"\\n\",\"\\\"\"]]", ""), "\xc3\xa9\n\"", 1,
+               2, -1);
 }
 
 static void test_merge_lists_that_are_refused(void **state)
@@ -257,7 +260,8 @@ static void test_one_huge_word(void **state)
     hsc__string json = {0};
     hsc__string_text(&json, "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1");
     for (int i = 1, n = 2; n <= 64; i++, n *= 2) {
-        hsc__string_printf(&json, ",\"%.*s\":%d", n, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", i + 1);
+        hsc__string_printf(&json, ",\"%.*s\":%d", n, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+                           i + 1);
     }
     hsc__string_text(&json, ",\"ab\":90,\"abb\":91},\"merges\":[\"a b\",\"ab b\"");
     for (int n = 1; n <= 32; n *= 2) {

@@ -154,7 +154,9 @@ static void small_llama(file *f, const float *scores)
     static const float usual[] = {0, 0, -1, -2, -3, -4, 1, 2, 0.5f, 0, 0, 0};
     begin(f);
     add_text(f, T "model", "llama");
-    add_texts(f, T "tokens", "<unk>,<s>,\xe2\x96\x81,a,b,c,ab,bc,\xe2\x96\x81" "a,<0xC3>,<0xA9>,<0x0A>");
+    add_texts(f, T "tokens",
+              "<unk>,<s>,\xe2\x96\x81,a,b,c,ab,bc,\xe2\x96\x81"
+              "a,<0xC3>,<0xA9>,<0x0A>");
     add_ints(f, T "token_type", types, COUNT(types));
     add_floats(f, T "scores", scores ? scores : usual, COUNT(usual));
 }
@@ -210,8 +212,9 @@ static void test_files_of_the_first_days_name_no_pre_tokenizer(void **state)
 static void test_every_name_of_a_pre_tokenizer(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-2", "smollm", "llama-bpe", "llama3", "qwen2", "deepseek-llm", "deepseek-coder",
-                                        "starcoder", "refact", "command-r", "falcon", "mpt", "default"};
+    static const char *const names[] = {
+        "gpt-2",     "smollm", "llama-bpe", "llama3", "qwen2", "deepseek-llm", "deepseek-coder",
+        "starcoder", "refact", "command-r", "falcon", "mpt",   "default"};
     static const char *const unknown[] = {"", " ", "gpt", "gpt-2 gpt2", "2"};
     for (size_t i = 0; i < COUNT(names); i++) {
         hsc__splitter splitter = {0};

@@ -1,5 +1,5 @@
-/* GPT-2's tokenizer from each kind of file. The ids are those of the tokenizers package, but for ill-formed UTF-8, where
- * they follow from the definition: the merges applied to the bytes. */
+/* GPT-2's tokenizer from each kind of file. The ids are those of the tokenizers package, but for ill-formed UTF-8,
+ * where they follow from the definition: the merges applied to the bytes. */
 #include "test_tokenizer_support.h"
 
 static hsc_tokenizer *gpt2;
@@ -24,14 +24,17 @@ static void check_words(const hsc_tokenizer *t)
     check(t, "x\r\ny", 0, 87, 201, 198, 88, END);
     check(t, "  \n  x", 0, 220, 220, 198, 220, 2124, END);
     check(t, "Hello world ", 0, 15496, 995, 220, END);
-    check(t, "a \xe2\x80\x89\xe2\x80\x89"
-             "b",
+    check(t,
+          "a \xe2\x80\x89\xe2\x80\x89"
+          "b",
           0, 64, 564, 231, 447, 231, 65, END);
-    check(t, "a\xe3\x80\x80"
-             "b",
+    check(t,
+          "a\xe3\x80\x80"
+          "b",
           0, 64, 5099, 222, 65, END);
-    check(t, "a \xe2\x80\x8b"
-             "b",
+    check(t,
+          "a \xe2\x80\x8b"
+          "b",
           0, 64, 20126, 65, END);
     check(t, "x\xc2\x85y", 0, 87, 126, 227, 88, END);
     check(t, "I'M we'll can't", 0, 40, 6, 44, 356, 1183, 460, 470, END);
@@ -65,7 +68,8 @@ static void check_bytes(const char *bytes, size_t n, const hsc_token *ids, size_
     check_ids(gpt2, bytes, n, 0, ids, n_ids);
     check_round_trip(gpt2, bytes, n);
 }
-#define BYTES(text, ...) check_bytes(text, sizeof text - 1, (const hsc_token[]){__VA_ARGS__}, COUNT(((hsc_token[]){__VA_ARGS__})))
+#define BYTES(text, ...)                                                                                               \
+    check_bytes(text, sizeof text - 1, (const hsc_token[]){__VA_ARGS__}, COUNT(((hsc_token[]){__VA_ARGS__})))
 
 static void test_ill_formed_utf8(void **state)
 {
@@ -122,8 +126,9 @@ static void test_stream_holds_what_is_not_whole(void **state)
     (void)state;
     const char *const face[] = {"", "\xf0\x9f\x99\x82"}, *const unfinished[] = {""};
     const char *const family[] = {"", "\xf0\x9f\x91\xa9", "", "\xe2\x80\x8d", "", "\xf0\x9f\x91\xa9"};
-    const char *const wrong[] = {"\xef\xbf\xbd", "", "\xef\xbf\xbd"
-                                                      "a"};
+    const char *const wrong[] = {"\xef\xbf\xbd", "",
+                                 "\xef\xbf\xbd"
+                                 "a"};
     check_stream((hsc_token[]){8582, 25081}, 2, face, "");
     check_stream((hsc_token[]){8582}, 1, unfinished, "\xef\xbf\xbd");
     check_stream((hsc_token[]){41840, 102, 447, 235, 41840, 102}, 6, family, "");
@@ -196,22 +201,24 @@ static void test_added_tokens(void **state)
 {
     (void)state;
     hsc_tokenizer *t = open_changed("\"added_tokens\": [", "\"added_tokens\": ["
-                                    "{\"id\":50257,\"content\":\"<x>\",\"lstrip\":true},"
-                                    "{\"id\":50258,\"content\":\"<y>\",\"rstrip\":true},"
-                                    "{\"id\":50259,\"content\":\"<x>b\"},"
-                                    "{\"id\":50260,\"content\":\"\xc4\x91"
-                                    "em\"},");
+                                                           "{\"id\":50257,\"content\":\"<x>\",\"lstrip\":true},"
+                                                           "{\"id\":50258,\"content\":\"<y>\",\"rstrip\":true},"
+                                                           "{\"id\":50259,\"content\":\"<x>b\"},"
+                                                           "{\"id\":50260,\"content\":\"\xc4\x91"
+                                                           "em\"},");
     check(t, "a  <x>  b", 0, 64, 50257, 220, 275, END);
     check(t, "a <y>  b", 0, 64, 220, 50258, 65, END);
     check(t, "<x>b", 0, 50259, END);
-    check(t, "a \xc4\x91"
-             "em",
+    check(t,
+          "a \xc4\x91"
+          "em",
           0, 64, 220, 50260, END);
     size_t n;
     const char *bytes = hsc_token_bytes(t, 50260, &n);
     assert_int_equal(n, 4);
-    assert_memory_equal(bytes, "\xc4\x91"
-                               "em",
+    assert_memory_equal(bytes,
+                        "\xc4\x91"
+                        "em",
                         4);
     char *text = decode(t, (hsc_token[]){50260}, 1, &n);
     assert_string_equal(text, "\xc4\x91"
@@ -239,9 +246,10 @@ static void test_normalizer_nfc(void **state)
     hsc_encoding_free(&out);
     hsc_tokenizer_free(t);
     hsc_error err = {0};
-    assert_int_equal(parse_text(&t, "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"Nmt\"}}",
-                                &err),
-                     HSC_EUNSUPPORTED);
+    assert_int_equal(
+        parse_text(&t, "{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]},\"normalizer\":{\"type\":\"Nmt\"}}",
+                   &err),
+        HSC_EUNSUPPORTED);
     assert_non_null(strstr(err.message, "\"Nmt\""));
     assert_non_null(strstr(err.message, "test.json"));
 }

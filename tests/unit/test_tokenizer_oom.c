@@ -1,5 +1,5 @@
-/* Memory runs out at the first allocation, the second, and so on until none fails: each time HSC_ENOMEM, nothing leaked,
- * and the same call then works. What jansson allocates for itself is outside the allocator. */
+/* Memory runs out at the first allocation, the second, and so on until none fails: each time HSC_ENOMEM, nothing
+ * leaked, and the same call then works. What jansson allocates for itself is outside the allocator. */
 #include "failing_alloc.h"
 #include "test_tokenizer_support.h"
 
@@ -7,15 +7,19 @@ static failing_alloc failing;
 
 /* Everything that allocates: a pattern, NFC, added tokens, a template, a decoder, byte-level, unusual escapes. */
 static const char json[] =
-    "{\"added_tokens\":[{\"id\":9,\"content\":\"<x>\",\"normalized\":true},{\"id\":10,\"content\":\"<s>\",\"special\":true}],"
+    "{\"added_tokens\":[{\"id\":9,\"content\":\"<x>\",\"normalized\":true},{\"id\":10,\"content\":\"<s>\",\"special\":"
+    "true}],"
     "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Replace\",\"pattern\":"
     "{\"String\":\"z\"},\"content\":\"aa\"}]},"
-    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s|q\"},"
+    "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\s|"
+    "q\"},"
     "\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"add_prefix_space\":false}]},"
-    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\"}},{\"Sequence\":{}}],"
+    "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\"}},{\"Sequence\":{}"
+    "}],"
     "\"special_tokens\":{\"s\":{\"ids\":[10]}}},\"decoder\":{\"type\":\"ByteLevel\"},"
     "\"model\":{\"type\":\"BPE\",\"ignore_merges\":true,\"unk_token\":\"?\",\"vocab\":{\"a\":0,\"b\":1,\"\\u0120\":2,"
-    "\"ab\":3,\"?\":4,\"\\u00c3\":5,\"\\u00a9\":6,\"aa\":7,\"\\u0120a\":8},\"merges\":[\"a b\",\"a a\",\"\\u0120 a\"]}}";
+    "\"ab\":3,\"?\":4,\"\\u00c3\":5,\"\\u00a9\":6,\"aa\":7,\"\\u0120a\":8},\"merges\":[\"a b\",\"a a\",\"\\u0120 "
+    "a\"]}}";
 
 static hsc_status use_json(hsc_error *err)
 {
@@ -80,7 +84,8 @@ static void test_tokenizer_json(void **state)
 static void test_folder(void **state)
 {
     (void)state;
-    static const char vocab[] = "{\"a\":0,\"b\":1,\"ab\":2,\"\\u0061a\":3,\"<|endoftext|>\":4}", merges[] = "a b\na a\n";
+    static const char vocab[] = "{\"a\":0,\"b\":1,\"ab\":2,\"\\u0061a\":3,\"<|endoftext|>\":4}",
+                      merges[] = "a b\na a\n";
     static const char config[] = "{\"add_bos_token\":true,\"pad_token\":\"<p>\",\"add_prefix_space\":false}";
     assert_int_equal(mkdir(scratch_path("folder"), 0777), 0);
     assert_true(scratch_write(scratch_path("folder/vocab.json"), vocab, sizeof vocab - 1));

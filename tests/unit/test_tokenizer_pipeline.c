@@ -1,14 +1,32 @@
-/* The stages around the model, on toy tokenizers: SentencePiece-like vocabularies, prefixes, templates, decoders, spans,
- * and what is refused. Ids of the first test are those of the tokenizers package. */
+/* The stages around the model, on toy tokenizers: SentencePiece-like vocabularies, prefixes, templates, decoders,
+ * spans, and what is refused. Ids of the first test are those of the tokenizers package. */
 #include "test_tokenizer_support.h"
 
 /* <unk> <s> </s>, 256 byte pieces at 3.., then the pieces at 259.. */
-static const char *const pieces[] = {"\xe2\x96\x81", "h", "e", "l", "o", "u", "n", "s", "\xe2\x96\x81h", "el", "lo",
-                                     "\xe2\x96\x81hel", "\xe2\x96\x81hello", "hel", "hello", "\xe2\x96\x81u", "ns",
-                                     "\xe2\x96\x81uns", "uns", "\xe2\x96\x81\xe2\x96\x81"};
+static const char *const pieces[] = {"\xe2\x96\x81",
+                                     "h",
+                                     "e",
+                                     "l",
+                                     "o",
+                                     "u",
+                                     "n",
+                                     "s",
+                                     "\xe2\x96\x81h",
+                                     "el",
+                                     "lo",
+                                     "\xe2\x96\x81hel",
+                                     "\xe2\x96\x81hello",
+                                     "hel",
+                                     "hello",
+                                     "\xe2\x96\x81u",
+                                     "ns",
+                                     "\xe2\x96\x81uns",
+                                     "uns",
+                                     "\xe2\x96\x81\xe2\x96\x81"};
 #define M "\xe2\x96\x81"
-static const char merges[] = "\"" M " h\",\"e l\",\"l o\",\"" M "h el\",\"h el\",\"" M "hel lo\",\"hel lo\",\"" M " u\",\"n s\","
-                             "\"" M "u ns\",\"u ns\",\"" M " " M "\"";
+static const char merges[] =
+    "\"" M " h\",\"e l\",\"l o\",\"" M "h el\",\"h el\",\"" M "hel lo\",\"hel lo\",\"" M " u\",\"n s\","
+    "\"" M "u ns\",\"u ns\",\"" M " " M "\"";
 #define PREPEND                                                                                                        \
     ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" M "\"},"            \
     "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" M "\"}]}"
@@ -29,10 +47,14 @@ static hsc_tokenizer *toy(const char *components)
     hsc__string json = {0};
     hsc__string_text(&json, "{\"added_tokens\":[");
     for (int i = 0; i < 3; i++)
-        hsc__string_printf(&json, "%s{\"id\":%d,\"content\":\"%s\",\"special\":true,\"normalized\":false}", i ? "," : "", i,
-                           i == 0 ? "<unk>" : i == 1 ? "<s>" : "</s>");
-    hsc__string_text(&json, "],\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,"
-                            "\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2");
+        hsc__string_printf(&json, "%s{\"id\":%d,\"content\":\"%s\",\"special\":true,\"normalized\":false}",
+                           i ? "," : "", i,
+                           i == 0   ? "<unk>"
+                           : i == 1 ? "<s>"
+                                    : "</s>");
+    hsc__string_text(&json,
+                     "],\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,"
+                     "\"vocab\":{\"<unk>\":0,\"<s>\":1,\"</s>\":2");
     for (int b = 0; b < 256; b++) hsc__string_printf(&json, ",\"<0x%02X>\":%d", b, 3 + b);
     for (size_t i = 0; i < COUNT(pieces); i++) hsc__string_printf(&json, ",\"%s\":%zu", pieces[i], 259 + i);
     hsc__string_printf(&json, "},\"merges\":[%s]}%s}", merges, components);
@@ -143,8 +165,12 @@ static void test_text_that_cannot_be_spelled(void **state)
     assert_null(hsc_token_bytes(t, 3, &n)); /* a hole */
     assert_int_equal(hsc_decode(t, (hsc_token[]){3}, 1, NULL, 0), HSC_EINVAL);
     hsc_tokenizer_free(t);
-    t = open_text("{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":true,\"vocab\":{\"a\":0,\"?\":1},\"merges\":[]}}");
-    check(t, "a\xff\xc3\xa9z" "a", 0, 0, 1, 0, END);
+    t = open_text("{\"model\":{\"type\":\"BPE\",\"unk_token\":\"?\",\"fuse_unk\":true,\"vocab\":{\"a\":0,\"?\":1},"
+                  "\"merges\":[]}}");
+    check(t,
+          "a\xff\xc3\xa9z"
+          "a",
+          0, 0, 1, 0, END);
     hsc_tokenizer_free(t);
 }
 
@@ -162,25 +188,31 @@ static void test_components_that_are_not_known(void **state)
         {MODEL ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"\"}}", "\"Replace\"",
          HSC_EUNSUPPORTED},
         {MODEL ",\"normalizer\":{\"type\":\"Prepend\"}}", "\"prepend\" must be a string", HSC_EFORMAT},
-        {MODEL ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", "pre_tokenizer \"BertPreTokenizer\"", HSC_EUNSUPPORTED},
-        {MODEL ",\"pre_tokenizer\":5}", "pre_tokenizer", HSC_EUNSUPPORTED},
-        {MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\h\"},\"behavior\":\"Isolated\"}}", "\\h",
+        {MODEL ",\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}}", "pre_tokenizer \"BertPreTokenizer\"",
          HSC_EUNSUPPORTED},
+        {MODEL ",\"pre_tokenizer\":5}", "pre_tokenizer", HSC_EUNSUPPORTED},
+        {MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\h\"},\"behavior\":\"Isolated\"}}",
+         "\\h", HSC_EUNSUPPORTED},
         {MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Odd\"}}", "\"Odd\"",
          HSC_EUNSUPPORTED},
-        {MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{},\"behavior\":\"Isolated\"}}", "\"pattern\"", HSC_EFORMAT},
-        {MODEL ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}}", "\"last\"",
-         HSC_EUNSUPPORTED},
-        {MODEL ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}}",
+        {MODEL ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{},\"behavior\":\"Isolated\"}}", "\"pattern\"",
+         HSC_EFORMAT},
+        {MODEL ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}}",
+         "\"last\"", HSC_EUNSUPPORTED},
+        {MODEL ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":"
+               "\"Digits\"}]}}",
          "\"Digits\" after \"ByteLevel\"", HSC_EUNSUPPORTED},
-        {MODEL ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":\"ByteLevel\"}]}}",
+        {MODEL ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"},{\"type\":"
+               "\"ByteLevel\"}]}}",
          "prefix after another step", HSC_EUNSUPPORTED},
         {MODEL ",\"post_processor\":{\"type\":\"Odd\"}}", "post_processor \"Odd\"", HSC_EUNSUPPORTED},
-        {MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}", "the text once", HSC_EUNSUPPORTED},
+        {MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}}", "the text once",
+         HSC_EUNSUPPORTED},
         {MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},"
                "{\"Sequence\":{}}]}}",
          "\"x\" has no ids", HSC_EFORMAT},
-        {MODEL ",\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"a\",9],\"sep\":[\"a\",0]}}", "the id 9", HSC_EFORMAT},
+        {MODEL ",\"post_processor\":{\"type\":\"BertProcessing\",\"cls\":[\"a\",9],\"sep\":[\"a\",0]}}", "the id 9",
+         HSC_EFORMAT},
         {MODEL ",\"decoder\":{\"type\":\"CTC\"}}", "decoder \"CTC\"", HSC_EUNSUPPORTED},
         {MODEL ",\"decoder\":{}}", "decoder has no \"type\"", HSC_EFORMAT},
         {MODEL ",\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":1}}", "\"Strip\"", HSC_EUNSUPPORTED},
@@ -225,7 +257,8 @@ static void test_folder_of_vocab_and_merges(void **state)
     check(t, "a<|endoftext|>", HSC_ENCODE_PARSE_SPECIAL | HSC_ENCODE_ADD_SPECIAL, 0, 6, END);
     hsc_tokenizer_free(t);
 
-    put("special_tokens_map.json", "{\"pad_token\":{\"content\":\"<p>\",\"lstrip\":true},\"bos_token\":\"<|endoftext|>\"}");
+    put("special_tokens_map.json",
+        "{\"pad_token\":{\"content\":\"<p>\",\"lstrip\":true},\"bos_token\":\"<|endoftext|>\"}");
     put("added_tokens.json", "{\"<x>\":7}");
     t = open_path(scratch_dir);
     check(t, "a<x>b <p>", HSC_ENCODE_PARSE_SPECIAL, 0, 7, 1, 8, END);
@@ -262,8 +295,10 @@ static void test_folders_that_are_refused(void **state)
     put("merges.txt", "\xc4\xa0 a\n");
     unlink(scratch_path("special_tokens_map.json"));
     unlink(scratch_path("added_tokens.json"));
-    check_refused("tokenizer_config.json", "{\"added_tokens_decoder\":{\"x\":{\"content\":\"y\"}}}", HSC_EFORMAT, "\"x\"");
-    check_refused("tokenizer_config.json", "{\"added_tokens_decoder\":{\"2\":{\"content\":\"y\"}}}", HSC_EFORMAT, "another token");
+    check_refused("tokenizer_config.json", "{\"added_tokens_decoder\":{\"x\":{\"content\":\"y\"}}}", HSC_EFORMAT,
+                  "\"x\"");
+    check_refused("tokenizer_config.json", "{\"added_tokens_decoder\":{\"2\":{\"content\":\"y\"}}}", HSC_EFORMAT,
+                  "another token");
     check_refused("tokenizer_config.json", "{\"add_eos_token\":true,\"eos_token\":\"\"}", HSC_EFORMAT, "eos_token");
     check_refused("tokenizer_config.json", "[1]", HSC_EFORMAT, "an object");
     check_refused("tokenizer_config.json", "{", HSC_EFORMAT, "JSON");

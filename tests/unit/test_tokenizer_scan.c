@@ -4,7 +4,8 @@
 #include "tokenizer/unicode.h"
 
 /* The pieces' ends, joined: "3,5,9". */
-static void list_pieces(hsc__pieces *pieces, const hsc__splitter *splitter, const char *text, size_t n, hsc__string *out)
+static void list_pieces(hsc__pieces *pieces, const hsc__splitter *splitter, const char *text, size_t n,
+                        hsc__string *out)
 {
     hsc_error err = {0};
     size_t start = 0, end;
@@ -71,7 +72,8 @@ static void test_classes_of_every_code_point(void **state)
     static const struct {
         const char *pattern;
         hsc__class class;
-    } cases[] = {{"\\p{L}", HSC__LETTER}, {"\\p{N}", HSC__NUMBER}, {"\\s", HSC__SPACE}, {"[^\\s\\p{L}\\p{N}]", HSC__OTHER}};
+    } cases[] = {
+        {"\\p{L}", HSC__LETTER}, {"\\p{N}", HSC__NUMBER}, {"\\s", HSC__SPACE}, {"[^\\s\\p{L}\\p{N}]", HSC__OTHER}};
     hsc__match match = {0};
     for (size_t k = 0; k < COUNT(cases); k++) {
         hsc__pattern *pattern;
@@ -81,7 +83,8 @@ static void test_classes_of_every_code_point(void **state)
             size_t start, end, n = (size_t)hsc__utf8_write(c, text);
             if (c >= 0xD800 && c <= 0xDFFF) continue;
             assert_int_equal(hsc__pattern_find(pattern, &match, text, n, 0, &start, &end, NULL), HSC_OK);
-            if ((start == 0) != (hsc__class_of(c) == cases[k].class)) fail_msg("U+%04X: %s", (unsigned)c, cases[k].pattern);
+            if ((start == 0) != (hsc__class_of(c) == cases[k].class))
+                fail_msg("U+%04X: %s", (unsigned)c, cases[k].pattern);
         }
         hsc__pattern_free(pattern);
     }
@@ -103,11 +106,16 @@ static void test_patterns_that_are_refused(void **state)
     (void)state;
     static const struct {
         const char *pattern, *part;
-    } cases[] = {{"\\h+", "\\h"},         {"a\\1", "\\1"},          {"[a&&b]", "&&"},       {"[[:alpha:]]", "[:"},
-                 {"[a[b]]", "[b"},        {"(?<name>a)", "(?<n"},   {"(?m:.)", "(?m"},      {"\\p{Latin}", "\\p{Latin}"},
-                 {"\\p{L", "\\p{"},       {"a{,3}", "{,3}"},        {"\\p{N}{1,3}+", "{1"}, {"\\bword", "\\b"},
-                 {"[\\W]", "\\W"},        {"\\x{110000000}", "\\x"}, {"\\xff", "\\xff"},     {"\\", "\\"},
-                 {"(*ACCEPT)", "(*"},     {"", "empty"},            {"\\u12", "\\u12"},      {"[]a]", "[]"}};
+    } cases[] = {{"\\h+", "\\h"},        {"a\\1", "\\1"},
+                 {"[a&&b]", "&&"},       {"[[:alpha:]]", "[:"},
+                 {"[a[b]]", "[b"},       {"(?<name>a)", "(?<n"},
+                 {"(?m:.)", "(?m"},      {"\\p{Latin}", "\\p{Latin}"},
+                 {"\\p{L", "\\p{"},      {"a{,3}", "{,3}"},
+                 {"\\p{N}{1,3}+", "{1"}, {"\\bword", "\\b"},
+                 {"[\\W]", "\\W"},       {"\\x{110000000}", "\\x"},
+                 {"\\xff", "\\xff"},     {"\\", "\\"},
+                 {"(*ACCEPT)", "(*"},    {"", "empty"},
+                 {"\\u12", "\\u12"},     {"[]a]", "[]"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         hsc__pattern *pattern;
         hsc_error err = {0};
@@ -168,7 +176,8 @@ static void test_behaviors(void **state)
         hsc__splitter splitter = {0};
         hsc__string out = {0};
         size_t start, end;
-        assert_int_equal(hsc__splitter_add_pattern(&splitter, "a|b", 3, cases[i].behavior, cases[i].invert, NULL), HSC_OK);
+        assert_int_equal(hsc__splitter_add_pattern(&splitter, "a|b", 3, cases[i].behavior, cases[i].invert, NULL),
+                         HSC_OK);
         assert_int_equal(hsc__pieces_begin(&pieces, &splitter, text, 8, NULL), HSC_OK);
         for (;;) {
             assert_int_equal(hsc__pieces_next(&pieces, &start, &end, NULL), HSC_OK);
@@ -197,9 +206,12 @@ static void test_too_many_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hand_written_equals_pcre2),  cmocka_unit_test(test_classes_of_every_code_point),
-        cmocka_unit_test(test_patterns_that_are_refused),  cmocka_unit_test(test_a_hostile_pattern_is_stopped),
-        cmocka_unit_test(test_behaviors),                  cmocka_unit_test(test_too_many_steps),
+        cmocka_unit_test(test_hand_written_equals_pcre2),
+        cmocka_unit_test(test_classes_of_every_code_point),
+        cmocka_unit_test(test_patterns_that_are_refused),
+        cmocka_unit_test(test_a_hostile_pattern_is_stopped),
+        cmocka_unit_test(test_behaviors),
+        cmocka_unit_test(test_too_many_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,9 +153,31 @@ static UNUSED uint32_t random_below(uint32_t n)
 /* Characters among which splitters choose: blanks of every kind, contractions, letters and numbers of many scripts. */
 static UNUSED int random_piece(char *out)
 {
-    static const char *const pieces[] = {" ", " ", "\n", "\r\n", "\t", "\xc2\x85", "\xc2\xa0", "\xe2\x80\x89", "\xe2\x80\x8b",
-                                         "\xe3\x80\x80", "\xe1\xa0\x8e", "'s", "'S", "'re", "'LL", "'\xc5\xbf", "'", "''",
-                                         "don\xe2\x80\x99t", "e\xcc\x81", "12", "\xc2\xb2", "\xf0\x9f\x99\x82", "abc", "<|endoftext|>"};
+    static const char *const pieces[] = {" ",
+                                         " ",
+                                         "\n",
+                                         "\r\n",
+                                         "\t",
+                                         "\xc2\x85",
+                                         "\xc2\xa0",
+                                         "\xe2\x80\x89",
+                                         "\xe2\x80\x8b",
+                                         "\xe3\x80\x80",
+                                         "\xe1\xa0\x8e",
+                                         "'s",
+                                         "'S",
+                                         "'re",
+                                         "'LL",
+                                         "'\xc5\xbf",
+                                         "'",
+                                         "''",
+                                         "don\xe2\x80\x99t",
+                                         "e\xcc\x81",
+                                         "12",
+                                         "\xc2\xb2",
+                                         "\xf0\x9f\x99\x82",
+                                         "abc",
+                                         "<|endoftext|>"};
     uint32_t kind = random_below(10);
     if (kind < 4) {
         const char *piece = pieces[random_below(COUNT(pieces))];
@@ -176,7 +198,7 @@ static UNUSED size_t random_text(char *out, size_t pieces)
 static UNUSED size_t random_bytes(char *out, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        out[i] = (char)(random_below(3) ? random_below(256) : (uint32_t)"a' \n\xe2\x82\xf0\x9f"[random_below(8)]);
+        out[i] = (char)(random_below(3) ? random_below(256) : (uint32_t) "a' \n\xe2\x82\xf0\x9f"[random_below(8)]);
     return n;
 }
 

@@ -63,8 +63,8 @@ static int check_llama_cpp(const char *vocabulary)
 static void test_llama_cpp_vectors(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-2", "starcoder",      "refact",    "falcon", "mpt", "deepseek-llm",
-                                        "deepseek-coder", "llama-spm", "phi-3"};
+    static const char *const names[] = {"gpt-2",        "starcoder",      "refact",    "falcon", "mpt",
+                                        "deepseek-llm", "deepseek-coder", "llama-spm", "phi-3"};
     int most = 0;
     for (size_t i = 0; i < COUNT(names); i++) {
         int count = check_llama_cpp(names[i]);
@@ -190,8 +190,8 @@ static void test_threads_share_a_tokenizer(void **state)
 {
     (void)state;
     enum { N = 4 };
-    static const char *const vocabularies[] = {"tokenizers/gpt2", "tokenizers/llamacpp-vocab/ggml-vocab-deepseek-coder.gguf",
-                                               "models/tinystories-656k"};
+    static const char *const vocabularies[] = {
+        "tokenizers/gpt2", "tokenizers/llamacpp-vocab/ggml-vocab-deepseek-coder.gguf", "models/tinystories-656k"};
     size_t n;
     char *text = read_data("tokenizer_vectors/cs336/corpus.en", &n);
     for (size_t v = 0; v < COUNT(vocabularies); v++) {
@@ -219,9 +219,12 @@ static void test_threads_share_a_tokenizer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama_cpp_vectors),        cmocka_unit_test(test_ggml_prompts),
-        cmocka_unit_test(test_a_long_text),              cmocka_unit_test(test_round_trip_of_texts),
-        cmocka_unit_test(test_the_cache_changes_nothing), cmocka_unit_test(test_threads_share_a_tokenizer),
+        cmocka_unit_test(test_llama_cpp_vectors),
+        cmocka_unit_test(test_ggml_prompts),
+        cmocka_unit_test(test_a_long_text),
+        cmocka_unit_test(test_round_trip_of_texts),
+        cmocka_unit_test(test_the_cache_changes_nothing),
+        cmocka_unit_test(test_threads_share_a_tokenizer),
     };
     if (!has_data()) {
         puts("skipped: no test data at HEADSCOPE_TEST_DATA");
