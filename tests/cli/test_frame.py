@@ -54,6 +54,7 @@ class Arguments(ProgramTest):
         self.bad(2, "look", "--layr", "5", says=["look: unknown option --layr; did you mean --layer?"])
         self.bad(2, "run", "--layesr=5", says=["run: unknown option --layesr; did you mean --layers?"])
         self.bad(2, "look", "--toekn", "x", says=["did you mean --token?"])
+        self.bad(2, "look", "--tom", "x", says=["did you mean --to?"])  # --top is as near: the first of equals
         self.assertNotIn("did you mean", self.bad(2, "look", "--xyzzy", says=["look: unknown option --xyzzy"]))
         self.bad(2, "look", "-x", says=["unknown option -x"])
 
