@@ -123,8 +123,6 @@ static void read_task(void *context, size_t task, int worker)
     const words *p = (const words *)(const void *)(j->data + task * READ_PIECE);
     words sum[4] = {{0}};
     for (size_t i = 0; i < READ_PIECE / sizeof *p; i += 8) {
-        __builtin_prefetch(p + i + 128);
-        __builtin_prefetch(p + i + 132);
         for (size_t k = 0; k < 4; k++) sum[k] += p[i + k] ^ p[i + k + 4];
     }
     j->bits[task % 256] = sum[0][0] + sum[1][0] + sum[2][0] + sum[3][0];

@@ -1,4 +1,4 @@
-/* few and few_t for AVX2. */
+/* few for AVX2. */
 #include "kernels/simd/vec_avx2.h"
 
 #include "kernels/simd/few.h"

@@ -1,4 +1,4 @@
-/* few and few_t for AVX-512. */
+/* few for AVX-512. */
 #include "kernels/simd/vec_avx512.h"
 
 #include "kernels/simd/few.h"

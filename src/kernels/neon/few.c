@@ -1,4 +1,4 @@
-/* few and few_t for NEON. */
+/* few for NEON. */
 #include "kernels/simd/vec_neon.h"
 
 #include "kernels/simd/few.h"

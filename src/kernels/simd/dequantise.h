@@ -3,6 +3,7 @@
 #ifndef HSC_KERNELS_SIMD_DEQUANTISE_H
 #define HSC_KERNELS_SIMD_DEQUANTISE_H
 
+#include "kernels/kquants.h"
 #include "kernels/simd/load.h"
 
 INLINE void convert(hsc_dtype dtype, const unsigned char *src, int64_t n, float *dst)
@@ -23,7 +24,9 @@ INLINE void unpack_all(hsc_dtype dtype, const unsigned char *src, int64_t n_bloc
         int n = n_blocks < VL ? (int)n_blocks : VL;
         const unsigned char *rows[VL];
         find_rows(rows, src, bytes, n);
-        unpack_block(dtype, rows, 0, VL, values);
+        block b = load_block(dtype, rows, 0);
+        UNROLL_32
+        for (size_t k = 0; k < 32; k++) vf_store(values + k * VL, block_value(dtype, &b, k));
         for (int k = 0; k < 32; k += VL) {
             vf t[VL];
             UNROLL
@@ -45,7 +48,8 @@ void KERNEL(dequantise)(hsc_dtype dtype, const void *src, int64_t n, float *dst)
     case HSC_Q4_1: unpack_all(HSC_Q4_1, src, n / 32, dst); return;
     case HSC_Q5_0: unpack_all(HSC_Q5_0, src, n / 32, dst); return;
     case HSC_Q5_1: unpack_all(HSC_Q5_1, src, n / 32, dst); return;
-    default: unpack_all(HSC_Q8_0, src, n / 32, dst); return;
+    case HSC_Q8_0: unpack_all(HSC_Q8_0, src, n / 32, dst); return;
+    default: hsc__kquant_dequantise(dtype, src, n, dst); return;
     }
 }
 

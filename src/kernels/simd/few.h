@@ -1,79 +1,283 @@
 /*
- * few and few_t: products of a few rows straight from the mapped weights, which are read once for all rows. A strip of
- * weights is unpacked into a piece of panel that stays in the first-level cache and is multiplied at once; sums go on
- * from strip to strip inside a chunk of HSC__K_CHUNK, and chunk sums are added in order: the same bits as pack and
- * gemm.
+ * few: a product of few rows straight from a mapped weight [n_out][n_in], which is read once for all rows.
+ *
+ * VL weight rows are transposed in registers and multiplied at once: outputs in lanes, k rising, so the bits are those
+ * of pack and gemm. The transpose runs one step ahead of the multiply-adds, and memory one group of rows ahead of both,
+ * so that loads, shuffles and arithmetic overlap. Chunks of HSC__K_CHUNK are the outer loop: their part of x stays in
+ * the first-level cache, side by side whatever stride x has.
  */
 #ifndef HSC_KERNELS_SIMD_FEW_H
 #define HSC_KERNELS_SIMD_FEW_H
 
-#include "base/dtype.h"
+#include "kernels/simd/unpack.h"
 
-enum { STRIP = 64, FEW_MAX = 4 * MR };
+enum {
+    X_STRIDE = HSC__K_CHUNK + 16, /* of the copy of x: not a multiple that makes rows share cache sets */
+    STEP = 8 * VL,                /* outputs that take a chunk before the next chunk begins */
+};
 
-/* Where the weights of outputs from `o` and values from k0 lie, by how they are stored. */
-typedef struct weights {
-    hsc_dtype dtype;
-    const unsigned char *data;
-    size_t row_bytes;
-    bool by_input; /* [n_in][n_out] */
-} weights;
+/* A group of VL outputs over one chunk. */
+typedef struct group {
+    const unsigned char *rows[VL]; /* at the chunk's first value */
+    size_t ahead;                  /* bytes from a row to what will be read after this group */
+    int n_k;
+    const float *x; /* [rows][X_STRIDE] */
+    vf *sum;        /* [rows], set */
+    float *kept;    /* [n_k][VL], the weights, which MR rows leave for those that come later */
+} group;
 
-static void unpack(const weights *w, int o, int cols, int64_t k0, int n, float *panel)
+/* Multiplies `rows` rows by the weights of one k. */
+INLINE void take(const int rows, vf w, const float *x, vf sum[MR])
 {
-    if (w->by_input) {
-        const unsigned char *from = w->data + (size_t)k0 * w->row_bytes + hsc__dtype_bytes(w->dtype, (size_t)o);
-        KERNEL(pack_t)(w->dtype, from, w->row_bytes, cols, n, panel);
-    } else {
-        KERNEL(pack)(w->dtype, w->data + (size_t)o * w->row_bytes, w->row_bytes, cols, k0, n, panel);
-    }
+    UNROLL
+    for (int r = 0; r < rows; r++) sum[r] = vf_fma(vf_set1(x[r * X_STRIDE]), w, sum[r]);
 }
 
-static void add_chunk(bool is_first, const float *sum, int n_rows, int n_cols, float *y, size_t y_stride)
+INLINE void start_sums(const int rows, vf sum[MR])
 {
-    for (int r = 0; r < n_rows; r++, sum += NR, y += y_stride) {
-        for (int c = 0; c < n_cols; c++) y[c] = is_first ? sum[c] : y[c] + sum[c];
-    }
+    UNROLL
+    for (int r = 0; r < rows; r++) sum[r] = vf_zero();
 }
 
-static void multiply(const weights *w, int n_out, int64_t n_in, const float *x, size_t x_stride, int n_rows, float *y,
-                     size_t y_stride)
+INLINE void end_sums(const int rows, const vf sum[MR], vf *out)
 {
-    float panel[STRIP * NR], sum[FEW_MAX * NR];
-    for (int o = 0; o < n_out; o += NR) {
-        int cols = n_out - o < NR ? n_out - o : NR;
-        for (int64_t k0 = 0; k0 < n_in; k0 += HSC__K_CHUNK) {
-            int n_k = n_in - k0 < HSC__K_CHUNK ? (int)(n_in - k0) : HSC__K_CHUNK;
-            for (int k = 0; k < n_k; k += STRIP) {
-                int n = n_k - k < STRIP ? n_k - k : STRIP;
-                unpack(w, o, cols, k0 + k, n, panel);
-                KERNEL(gemm)
-                (k ? HSC__GEMM_CONTINUE : HSC__GEMM_START, n_rows, NR, n, x + k0 + k, x_stride, panel, NR, sum, NR);
+    UNROLL
+    for (int r = 0; r < rows; r++) out[r] = sum[r];
+}
+
+/* The next four values of k after those in `now`: the next quarter of the block, or a new block of VL values. */
+INLINE void prepare(hsc_dtype dtype, const group *g, int q, size_t offset, vf t[VL], vf next[4])
+{
+    if (q == 0) {
+        UNROLL
+        for (int i = 0; i < VL; i++) t[i] = load_values(dtype, g->rows[i] + offset);
+        vf_regroup(t);
+    }
+    vf_quad(t + q, next);
+}
+
+INLINE void plain_blocks(const int rows, hsc_dtype dtype, const group *g, int n_k, vf sum[MR])
+{
+    const size_t size = (size_t)hsc__dtype_block_bytes(dtype);
+    vf t[VL], now[4], next[4];
+    prepare(dtype, g, 0, 0, t, now);
+    for (int k = 0; k < n_k; k += VL) {
+        size_t last = (size_t)(k + VL < n_k ? k + VL : k) * size;
+        UNROLL
+        for (int i = 0; i < VL; i++) {
+            if ((size_t)k * size % 64 < VL * size) fetch_far(g->rows[i] + (size_t)k * size + g->ahead);
+        }
+        UNROLL
+        for (int q = 0; q < VL; q += 4) {
+            prepare(dtype, g, (q + 4) % VL, last, t, next);
+            UNROLL
+            for (int i = 0; i < 4; i++) {
+                if (rows == MR) vf_store(g->kept + (k + q + i) * VL, now[i]);
+                take(rows, now[i], g->x + k + q + i, sum);
             }
-            add_chunk(k0 == 0, sum, n_rows, cols, y + o, y_stride);
+            UNROLL
+            for (int i = 0; i < 4; i++) now[i] = next[i];
         }
     }
 }
 
-static void multiply_all(const weights *w, int n_out, int64_t n_in, const float *x, size_t x_stride, int n_rows,
-                         float *y, size_t y_stride)
+INLINE void plain_group(const int rows, hsc_dtype dtype, const group *g)
 {
-    for (int r = 0; r < n_rows; r += FEW_MAX) {
-        int rows = n_rows - r < FEW_MAX ? n_rows - r : FEW_MAX;
-        multiply(w, n_out, n_in, x + (size_t)r * x_stride, x_stride, rows, y + (size_t)r * y_stride, y_stride);
+    vf sum[MR];
+    start_sums(rows, sum);
+    int whole = g->n_k / VL * VL;
+    if (whole > 0) plain_blocks(rows, dtype, g, whole, sum);
+    if (whole < g->n_k) {
+        const size_t offset = (size_t)whole * (size_t)hsc__dtype_block_bytes(dtype);
+        float rest[VL * VL];
+        vf t[VL];
+        for (int i = 0; i < VL; i++) t[i] = load_values_part(dtype, g->rows[i] + offset, part(g->n_k - whole));
+        vf_transpose(t);
+        for (int i = 0; i < VL; i++) vf_store(rest + i * VL, t[i]);
+        for (int k = whole; k < g->n_k; k++) {
+            vf w = vf_load(rest + (k - whole) * VL);
+            if (rows == MR) vf_store(g->kept + k * VL, w);
+            take(rows, w, g->x + k, sum);
+        }
+    }
+    end_sums(rows, sum, g->sum);
+}
+
+INLINE void block_group(const int rows, hsc_dtype dtype, const group *g)
+{
+    const size_t bytes = (size_t)hsc__dtype_block_bytes(dtype);
+    vf sum[MR];
+    start_sums(rows, sum);
+    for (int k = 0; k < g->n_k; k += 32) {
+        size_t offset = (size_t)(k / 32) * bytes;
+        for (int i = 0; i < VL && offset % 64 < bytes; i++) fetch_far(g->rows[i] + offset + g->ahead);
+        block b = load_block(dtype, g->rows, offset);
+        UNROLL_32
+        for (size_t i = 0; i < 32; i++) {
+            vf w = block_value(dtype, &b, i);
+            take(rows, w, g->x + (size_t)k + i, sum);
+        }
+    }
+    end_sums(rows, sum, g->sum);
+}
+
+/* Later rows, from the weights that the first rows left in the first-level cache. */
+INLINE void kept_group(const int rows, const group *g)
+{
+    vf sum[MR];
+    start_sums(rows, sum);
+    for (int k = 0; k < g->n_k; k++) take(rows, vf_load(g->kept + k * VL), g->x + k, sum);
+    end_sums(rows, sum, g->sum);
+}
+
+typedef void (*group_fn)(const group *g);
+
+#define GROUP(rows, kind, type)                                                                                        \
+    static void group_##rows##_##type(const group *g)                                                                  \
+    {                                                                                                                  \
+        kind##_group(rows, HSC_##type, g);                                                                             \
+    }
+#define GROUPS(rows)                                                                                                   \
+    GROUP(rows, plain, F32)                                                                                            \
+    GROUP(rows, plain, F16)                                                                                            \
+    GROUP(rows, plain, BF16)                                                                                           \
+    static void group_##rows##_kept(const group *g)                                                                    \
+    {                                                                                                                  \
+        kept_group(rows, g);                                                                                           \
+    }
+#define GROUP_ROW(rows)                                                                                                \
+    [HSC_F32] = group_##rows##_F32, [HSC_F16] = group_##rows##_F16, [HSC_BF16] = group_##rows##_BF16,                  \
+    [HSC_OTHER] = group_##rows##_kept
+/* One row, and two, multiply quantised values as they are unpacked; more rows share what was unpacked before. */
+#define BLOCK_GROUPS(rows)                                                                                             \
+    GROUP(rows, block, Q4_0)                                                                                           \
+    GROUP(rows, block, Q4_1)                                                                                           \
+    GROUP(rows, block, Q5_0)                                                                                           \
+    GROUP(rows, block, Q5_1)                                                                                           \
+    GROUP(rows, block, Q8_0)
+#define BLOCK_GROUP_ROW(rows)                                                                                          \
+    [HSC_Q4_0] = group_##rows##_Q4_0, [HSC_Q4_1] = group_##rows##_Q4_1, [HSC_Q5_0] = group_##rows##_Q5_0,              \
+    [HSC_Q5_1] = group_##rows##_Q5_1, [HSC_Q8_0] = group_##rows##_Q8_0
+
+/* Numbers of rows that have code of their own; others take the next one, with rows of zeros that nobody reads. */
+GROUPS(1)
+GROUPS(2)
+GROUPS(4)
+GROUPS(6)
+BLOCK_GROUPS(1)
+BLOCK_GROUPS(2)
+#if TILE_ROWS > 6
+GROUPS(8)
+GROUPS(10)
+GROUPS(12)
+#endif
+
+static const group_fn groups[][HSC_N_DTYPES] = {
+    {GROUP_ROW(1), BLOCK_GROUP_ROW(1)},
+    {GROUP_ROW(2), BLOCK_GROUP_ROW(2)},
+    {GROUP_ROW(4)},
+    {GROUP_ROW(6)},
+#if TILE_ROWS > 6
+    {GROUP_ROW(8)},
+    {GROUP_ROW(10)},
+    {GROUP_ROW(12)},
+#endif
+};
+
+INLINE int group_index(int rows)
+{
+    return rows == 1 ? 0 : (rows + 1) / 2;
+}
+
+static void store_sums(const vf *sum, int rows, int n_out, bool is_first, float *y, size_t y_stride)
+{
+    vpart lanes = part(n_out);
+    for (int r = 0; r < rows; r++, y += y_stride) {
+        vf v = sum[r];
+        if (n_out >= VL) {
+            vf_store(y, is_first ? v : vf_add(vf_load(y), v));
+        } else {
+            vf_store_part(y, is_first ? v : vf_add(vf_load_part(y, lanes), v), lanes);
+        }
+    }
+}
+
+/* One chunk of a weight for all rows. */
+typedef struct chunk {
+    hsc_dtype dtype;
+    const unsigned char *w;  /* the first output's values of the chunk */
+    size_t row_bytes, after; /* bytes from one output to the next; to the first of what comes after the chunk */
+    int n_out, n_k, n_rows;
+    bool is_first;
+    float *y;
+    size_t y_stride;
+} chunk;
+
+static void fetch_group(const group *g, size_t n_bytes)
+{
+    for (int i = 0; i < VL; i++) {
+        for (size_t at = 0; at < n_bytes; at += 64) fetch_far(g->rows[i] + g->ahead + at);
+    }
+}
+
+static void chunk_group(const chunk *c, const float *x, int o)
+{
+    float kept[HSC__K_CHUNK * VL];
+    vf sum[MR];
+    int n = c->n_out - o;
+    group g = {.n_k = c->n_k, .x = x, .sum = sum, .kept = kept};
+    find_rows(g.rows, c->w + (size_t)o * c->row_bytes, c->row_bytes, n);
+    g.ahead = n > VL ? VL * c->row_bytes : c->after - (size_t)o * c->row_bytes;
+    bool unpacked = !groups[group_index(c->n_rows < MR ? c->n_rows : MR)][c->dtype];
+    if (unpacked) {
+        unpack(c->dtype, g.rows, 0, c->n_k, VL, kept);
+        fetch_group(&g, hsc__dtype_bytes(c->dtype, (size_t)c->n_k));
+    }
+    for (int r = 0; r < c->n_rows; r += MR) {
+        int rows = c->n_rows - r < MR ? c->n_rows - r : MR;
+        g.x = x + (size_t)r * X_STRIDE;
+        groups[group_index(rows)][r || unpacked ? HSC_OTHER : c->dtype](&g);
+        store_sums(sum, rows, n, c->is_first, c->y + (size_t)r * c->y_stride + o, c->y_stride);
+    }
+}
+
+enum { MOST_ROWS = 64 };
+
+static void copy_x(const float *x, size_t x_stride, int n_rows, int n_k, float *copy)
+{
+    for (int r = 0; r < n_rows; r++) memcpy(copy + r * X_STRIDE, x + (size_t)r * x_stride, (size_t)n_k * sizeof *copy);
+    for (int r = n_rows; r < MOST_ROWS && r % 2; r++) memset(copy + r * X_STRIDE, 0, (size_t)n_k * sizeof *copy);
+}
+
+static void few_outputs(chunk *c, int64_t n_in, const float *x, size_t x_stride)
+{
+    float copy[MOST_ROWS * X_STRIDE];
+    for (int64_t k0 = 0; k0 < n_in; k0 += HSC__K_CHUNK) {
+        c->n_k = n_in - k0 < HSC__K_CHUNK ? (int)(n_in - k0) : HSC__K_CHUNK;
+        c->is_first = k0 == 0;
+        size_t bytes = hsc__dtype_bytes(c->dtype, (size_t)c->n_k);
+        /* After the last chunk come the next outputs; `after` counts from this chunk of the first output. */
+        c->after =
+            k0 + c->n_k < n_in ? bytes : (size_t)c->n_out * c->row_bytes - hsc__dtype_bytes(c->dtype, (size_t)k0);
+        copy_x(x + k0, x_stride, c->n_rows, c->n_k, copy);
+        for (int o = 0; o < c->n_out; o += VL) chunk_group(c, copy, o);
+        c->w += bytes;
     }
 }
 
 void KERNEL(few)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x,
                  size_t x_stride, int n_rows, float *y, size_t y_stride)
 {
-    multiply_all(&(weights){dtype, w, row_bytes, false}, n_out, n_in, x, x_stride, n_rows, y, y_stride);
-}
-
-void KERNEL(few_t)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x,
-                   size_t x_stride, int n_rows, float *y, size_t y_stride)
-{
-    multiply_all(&(weights){dtype, w, row_bytes, true}, n_out, n_in, x, x_stride, n_rows, y, y_stride);
+    for (int r = 0; r < n_rows; r += MOST_ROWS) {
+        for (int o = 0; o < n_out; o += STEP) {
+            chunk c = {.dtype = dtype, .row_bytes = row_bytes, .y_stride = y_stride};
+            c.w = (const unsigned char *)w + (size_t)o * row_bytes;
+            c.y = y + (size_t)r * y_stride + o;
+            c.n_out = n_out - o < STEP ? n_out - o : STEP;
+            c.n_rows = n_rows - r < MOST_ROWS ? n_rows - r : MOST_ROWS;
+            few_outputs(&c, n_in, x + (size_t)r * x_stride, x_stride);
+        }
+    }
 }
 
 #endif

@@ -20,8 +20,10 @@
 /* Unrolls the loop that follows, so that arrays of vectors live in registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
+#define UNROLL_32 _Pragma("unroll")
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_32 _Pragma("GCC unroll 32")
 #endif
 
 enum { NR = NV * VL }; /* columns of a panel */

@@ -35,76 +35,98 @@ INLINE void find_rows(const unsigned char *rows[VL], const unsigned char *first,
     for (int i = 0; i < VL; i++) rows[i] = first + (size_t)(i < n_rows ? i : n_rows - 1) * row_bytes;
 }
 
-/* So short an integer times a half-precision scale is exact in float32: only the sum with a minimum rounds. */
-INLINE vf scale_nibble(hsc_dtype dtype, vi word, vi fifth, vf d, vf m)
+/* t[i] = value i of VL rows, rows in lanes. */
+INLINE void vf_transpose(vf t[VL])
 {
-    vi q = vi_and(word, vi_set1(15));
-    if (dtype == HSC_Q5_0 || dtype == HSC_Q5_1) q = vi_or(q, vi_and(fifth, vi_set1(16)));
-    if (dtype == HSC_Q4_0) q = vi_sub(q, vi_set1(8));
-    if (dtype == HSC_Q5_0) q = vi_sub(q, vi_set1(16));
-    vf product = vf_mul(vf_from_int(q), d);
-    return dtype == HSC_Q4_1 || dtype == HSC_Q5_1 ? vf_add(product, m) : product;
+    vf_regroup(t);
+    UNROLL
+    for (int g = 0; g < VL; g += 4) {
+        vf values[4];
+        vf_quad(t + g, values);
+        UNROLL
+        for (int i = 0; i < 4; i++) t[g + i] = values[i];
+    }
 }
 
-/* The Q4 and Q5 block of 32 values at rows[] + offset: out[k * stride] = value k of each row. Value k < 16 lies in the
- * low half of byte k, value k + 16 in its high half, the fifth bit of value k in bit k of a word. */
-INLINE void unpack_nibbles(hsc_dtype dtype, const unsigned char *const rows[VL], size_t offset, size_t stride,
-                           float *out)
+INLINE bool has_minimum(hsc_dtype dtype)
 {
-    vi q[4], low = vi_set1(0), high = low;
-    vf d, m = vf_zero();
-    if (dtype == HSC_Q4_1 || dtype == HSC_Q5_1) {
+    return dtype == HSC_Q4_1 || dtype == HSC_Q5_1;
+}
+
+INLINE bool has_fifth_bit(hsc_dtype dtype)
+{
+    return dtype == HSC_Q5_0 || dtype == HSC_Q5_1;
+}
+
+/* A quantised block of 32 values of VL rows, rows in lanes. */
+typedef struct block {
+    vf d, m;  /* scale and minimum */
+    vi fifth; /* Q5: bit k is the fifth bit of value k */
+    vi q[8];  /* Q4 and Q5: the low half of byte k of 16 is value k, its high half value k + 16; Q8: byte k of 32 */
+} block;
+
+INLINE block load_block(hsc_dtype dtype, const unsigned char *const rows[VL], size_t offset)
+{
+    block b = {vf_zero(), vf_zero(), vi_set1(0), {vi_set1(0)}};
+    if (has_minimum(dtype)) {
         vi both = vi_gather32(rows, offset);
-        d = vf_from_low_f16(both);
-        m = vf_from_low_f16(vi_shr(both, 16));
+        b.d = vf_from_low_f16(both);
+        b.m = vf_from_low_f16(vi_shr(both, 16));
         offset += 4;
     } else {
-        d = vf_from_low_f16(vi_gather16(rows, offset));
+        b.d = vf_from_low_f16(vi_gather16(rows, offset));
         offset += 2;
     }
-    if (dtype == HSC_Q5_0 || dtype == HSC_Q5_1) {
-        vi fifth = vi_gather32(rows, offset);
-        low = vi_shl(fifth, 4); /* scale_nibble wants it in bit 4 */
-        high = vi_shr(fifth, 12);
+    if (has_fifth_bit(dtype)) {
+        b.fifth = vi_gather32(rows, offset);
         offset += 4;
     }
-    vi_gather4(rows, offset, q);
-    UNROLL
-    for (size_t k = 0; k < 16; k++) {
-        vi word = q[k / 4];
-        vf_store(out + k * stride, scale_nibble(dtype, word, low, d, m));
-        vf_store(out + (k + 16) * stride, scale_nibble(dtype, vi_shr(word, 4), high, d, m));
-        q[k / 4] = vi_shr(word, 8);
-        low = vi_shr(low, 1);
-        high = vi_shr(high, 1);
+    vi_gather4(rows, offset, b.q);
+    if (dtype == HSC_Q8_0) vi_gather4(rows, offset + 16, b.q + 4);
+    return b;
+}
+
+/* Bits 4 n and up of a word come down to bit 0; n is constant after inlining, and so is every shift. */
+INLINE vi halfbytes_down(vi word, size_t n)
+{
+    switch (n) {
+    case 1: return vi_shr(word, 4);
+    case 2: return vi_shr(word, 8);
+    case 3: return vi_shr(word, 12);
+    case 4: return vi_shr(word, 16);
+    case 5: return vi_shr(word, 20);
+    case 6: return vi_shr(word, 24);
+    case 7: return vi_shr(word, 28);
+    default: return word;
     }
 }
 
-/* Q8_0: a half-precision scale, then 32 signed bytes; d q is exact. */
-INLINE void unpack_bytes(const unsigned char *const rows[VL], size_t offset, size_t stride, float *out)
+/* Byte n of a word with its sign. */
+INLINE vi signed_byte(vi word, size_t n)
 {
-    vf d = vf_from_low_f16(vi_gather16(rows, offset));
-    UNROLL
-    for (size_t half = 0; half < 2; half++) {
-        vi q[4];
-        vi_gather4(rows, offset + 2 + half * 16, q);
-        UNROLL
-        for (size_t k = 0; k < 16; k++) { /* the bytes of a word from its last, where the sign is */
-            vf_store(out + (half * 16 + k / 4 * 4 + 3 - k % 4) * stride, vf_mul(vf_from_int(vi_sar(q[k / 4], 24)), d));
-            q[k / 4] = vi_shl(q[k / 4], 8);
-        }
+    switch (n) {
+    case 0: return vi_sar(vi_shl(word, 24), 24);
+    case 1: return vi_sar(vi_shl(word, 16), 24);
+    case 2: return vi_sar(vi_shl(word, 8), 24);
+    default: return vi_sar(word, 24);
     }
 }
 
-INLINE void unpack_block(hsc_dtype dtype, const unsigned char *const rows[VL], size_t offset, size_t stride, float *out)
+/* Value k of a block. So short an integer times a half-precision scale is exact in float32: only the sum with a minimum
+ * rounds, fused or not. */
+INLINE vf block_value(hsc_dtype dtype, const block *b, size_t k)
 {
-    switch (dtype) {
-    case HSC_Q4_0: unpack_nibbles(HSC_Q4_0, rows, offset, stride, out); return;
-    case HSC_Q4_1: unpack_nibbles(HSC_Q4_1, rows, offset, stride, out); return;
-    case HSC_Q5_0: unpack_nibbles(HSC_Q5_0, rows, offset, stride, out); return;
-    case HSC_Q5_1: unpack_nibbles(HSC_Q5_1, rows, offset, stride, out); return;
-    default: unpack_bytes(rows, offset, stride, out); return;
+    if (dtype == HSC_Q8_0) return vf_mul(vf_from_int(signed_byte(b->q[k / 4], k % 4)), b->d);
+    vi q = vi_and(halfbytes_down(b->q[k % 16 / 4], k % 4 * 2 + k / 16), vi_set1(15));
+    if (has_fifth_bit(dtype)) {
+        vi bits = halfbytes_down(b->fifth, k / 4), bit = k % 4 == 0   ? vi_shl(bits, 4)
+                                                         : k % 4 == 1 ? vi_shl(bits, 3)
+                                                         : k % 4 == 2 ? vi_shl(bits, 2)
+                                                                      : vi_shl(bits, 1);
+        q = vi_or(q, vi_and(bit, vi_set1(16)));
     }
+    if (has_minimum(dtype)) return vf_fma(vf_from_int(q), b->d, b->m);
+    return vf_mul(vf_from_int(vi_sub(q, vi_set1(dtype == HSC_Q4_0 ? 8 : 16))), b->d);
 }
 
 #endif

@@ -5,33 +5,7 @@
 #ifndef HSC_KERNELS_SIMD_PACK_H
 #define HSC_KERNELS_SIMD_PACK_H
 
-#include "kernels/simd/load.h"
-
-/* One vector column of the panel, VL outputs, of an unquantised type. */
-INLINE void pack_plain(hsc_dtype dtype, const unsigned char *const rows[VL], int64_t k0, int n_k, float *panel)
-{
-    size_t size = (size_t)hsc__dtype_block_bytes(dtype), offset = (size_t)k0 * size;
-    int k = 0;
-    for (; k + VL <= n_k; k += VL, offset += VL * size, panel += VL * NR) {
-        vf t[VL];
-        UNROLL
-        for (int i = 0; i < VL; i++) t[i] = load_values(dtype, rows[i] + offset);
-        vf_transpose(t);
-        UNROLL
-        for (int i = 0; i < VL; i++) vf_store(panel + i * NR, t[i]);
-    }
-    if (k == n_k) return;
-    vf t[VL];
-    for (int i = 0; i < VL; i++) t[i] = load_values_part(dtype, rows[i] + offset, part(n_k - k));
-    vf_transpose(t);
-    for (int i = 0; i < n_k - k; i++) vf_store(panel + i * NR, t[i]);
-}
-
-INLINE void pack_blocks(hsc_dtype dtype, const unsigned char *const rows[VL], int64_t k0, int n_k, float *panel)
-{
-    size_t bytes = (size_t)hsc__dtype_block_bytes(dtype), offset = (size_t)(k0 / 32) * bytes;
-    for (int k = 0; k < n_k; k += 32, offset += bytes) unpack_block(dtype, rows, offset, NR, panel + (size_t)k * NR);
-}
+#include "kernels/simd/unpack.h"
 
 /* Zeros in the lanes from n on. */
 static void clear_lanes(int n, int n_k, float *panel)
@@ -42,21 +16,6 @@ static void clear_lanes(int n, int n_k, float *panel)
     }
 }
 
-static void pack_column(hsc_dtype dtype, const unsigned char *const rows[VL], int64_t k0, int n_k, float *panel)
-{
-    switch (dtype) {
-    case HSC_F16: pack_plain(HSC_F16, rows, k0, n_k, panel); return;
-    case HSC_BF16: pack_plain(HSC_BF16, rows, k0, n_k, panel); return;
-    case HSC_F64: pack_plain(HSC_F64, rows, k0, n_k, panel); return;
-    case HSC_Q4_0: pack_blocks(HSC_Q4_0, rows, k0, n_k, panel); return;
-    case HSC_Q4_1: pack_blocks(HSC_Q4_1, rows, k0, n_k, panel); return;
-    case HSC_Q5_0: pack_blocks(HSC_Q5_0, rows, k0, n_k, panel); return;
-    case HSC_Q5_1: pack_blocks(HSC_Q5_1, rows, k0, n_k, panel); return;
-    case HSC_Q8_0: pack_blocks(HSC_Q8_0, rows, k0, n_k, panel); return;
-    default: pack_plain(HSC_F32, rows, k0, n_k, panel); return;
-    }
-}
-
 void KERNEL(pack)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k, float *panel)
 {
     for (int o = 0; o < NR; o += VL, panel += VL) {
@@ -64,7 +23,7 @@ void KERNEL(pack)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, i
         if (n > 0) {
             const unsigned char *rows[VL];
             find_rows(rows, (const unsigned char *)w + (size_t)o * row_bytes, row_bytes, n);
-            pack_column(dtype, rows, k0, n_k, panel);
+            unpack(dtype, rows, k0, n_k, NR, panel);
         }
         if (n < VL) clear_lanes(n, n_k, panel);
     }

@@ -230,26 +230,28 @@ INLINE float vf_largest(vf a)
     return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
 }
 
-/* t[i] lane j <-> t[j] lane i. */
-INLINE void vf_transpose(vf t[VL])
+/* The first half of a transpose: of rows t[0..VL) it makes t[4 g + i] = values 4 g .. 4 g + 3 of rows i, i + 4. */
+INLINE void vf_regroup(vf t[VL])
 {
-    vf a[VL];
     UNROLL
-    for (int i = 0; i < VL; i += 4) { /* 4 x 4 within each 128-bit lane */
-        __m256d x0 = _mm256_castps_pd(_mm256_unpacklo_ps(t[i], t[i + 1]));
-        __m256d x1 = _mm256_castps_pd(_mm256_unpackhi_ps(t[i], t[i + 1]));
-        __m256d x2 = _mm256_castps_pd(_mm256_unpacklo_ps(t[i + 2], t[i + 3]));
-        __m256d x3 = _mm256_castps_pd(_mm256_unpackhi_ps(t[i + 2], t[i + 3]));
-        a[i] = _mm256_castpd_ps(_mm256_unpacklo_pd(x0, x2));
-        a[i + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(x0, x2));
-        a[i + 2] = _mm256_castpd_ps(_mm256_unpacklo_pd(x1, x3));
-        a[i + 3] = _mm256_castpd_ps(_mm256_unpackhi_pd(x1, x3));
+    for (int i = 0; i < 4; i++) {
+        vf low = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+        t[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+        t[i] = low;
     }
-    UNROLL
-    for (int i = 0; i < 4; i++) { /* 2 x 2 of 128-bit lanes */
-        t[i] = _mm256_permute2f128_ps(a[i], a[i + 4], 0x20);
-        t[i + 4] = _mm256_permute2f128_ps(a[i], a[i + 4], 0x31);
-    }
+}
+
+/* The second half: from t[4 g ..] of vf_regroup the values 4 g .. 4 g + 3, each with the rows in lanes. */
+INLINE void vf_quad(const vf t[4], vf out[4])
+{
+    __m256d x0 = _mm256_castps_pd(_mm256_unpacklo_ps(t[0], t[1])),
+            x1 = _mm256_castps_pd(_mm256_unpackhi_ps(t[0], t[1]));
+    __m256d x2 = _mm256_castps_pd(_mm256_unpacklo_ps(t[2], t[3])),
+            x3 = _mm256_castps_pd(_mm256_unpackhi_ps(t[2], t[3]));
+    out[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(x0, x2));
+    out[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(x0, x2));
+    out[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(x1, x3));
+    out[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(x1, x3));
 }
 
 /* Four consecutive 32-bit words of each row: out[g] lane i = word g at rows[i] + offset. */

@@ -217,30 +217,34 @@ INLINE float vf_largest(vf a)
     return _mm512_reduce_max_ps(a);
 }
 
-/* t[i] lane j <-> t[j] lane i. */
-INLINE void vf_transpose(vf t[VL])
+/* The first half of a transpose: of rows t[0..VL) it makes t[4 g + i] = values 4 g .. 4 g + 3 of rows i, i + 4, ... */
+INLINE void vf_regroup(vf t[VL])
 {
     vf a[VL];
     UNROLL
-    for (int i = 0; i < VL; i += 4) { /* 4 x 4 within each 128-bit lane */
-        __m512d x0 = _mm512_castps_pd(_mm512_unpacklo_ps(t[i], t[i + 1]));
-        __m512d x1 = _mm512_castps_pd(_mm512_unpackhi_ps(t[i], t[i + 1]));
-        __m512d x2 = _mm512_castps_pd(_mm512_unpacklo_ps(t[i + 2], t[i + 3]));
-        __m512d x3 = _mm512_castps_pd(_mm512_unpackhi_ps(t[i + 2], t[i + 3]));
-        a[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(x0, x2));
-        a[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x0, x2));
-        a[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(x1, x3));
-        a[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(x1, x3));
+    for (int i = 0; i < 4; i++) {
+        vf x0 = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x44), x1 = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xEE);
+        vf x2 = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x44), x3 = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xEE);
+        a[i] = _mm512_shuffle_f32x4(x0, x2, 0x88);
+        a[i + 4] = _mm512_shuffle_f32x4(x0, x2, 0xDD);
+        a[i + 8] = _mm512_shuffle_f32x4(x1, x3, 0x88);
+        a[i + 12] = _mm512_shuffle_f32x4(x1, x3, 0xDD);
     }
     UNROLL
-    for (int i = 0; i < 4; i++) { /* 4 x 4 of 128-bit lanes */
-        vf x0 = _mm512_shuffle_f32x4(a[i], a[i + 4], 0x44), x1 = _mm512_shuffle_f32x4(a[i], a[i + 4], 0xEE);
-        vf x2 = _mm512_shuffle_f32x4(a[i + 8], a[i + 12], 0x44), x3 = _mm512_shuffle_f32x4(a[i + 8], a[i + 12], 0xEE);
-        t[i] = _mm512_shuffle_f32x4(x0, x2, 0x88);
-        t[i + 4] = _mm512_shuffle_f32x4(x0, x2, 0xDD);
-        t[i + 8] = _mm512_shuffle_f32x4(x1, x3, 0x88);
-        t[i + 12] = _mm512_shuffle_f32x4(x1, x3, 0xDD);
-    }
+    for (int i = 0; i < VL; i++) t[i] = a[i];
+}
+
+/* The second half: from t[4 g ..] of vf_regroup the values 4 g .. 4 g + 3, each with the rows in lanes. */
+INLINE void vf_quad(const vf t[4], vf out[4])
+{
+    __m512d x0 = _mm512_castps_pd(_mm512_unpacklo_ps(t[0], t[1])),
+            x1 = _mm512_castps_pd(_mm512_unpackhi_ps(t[0], t[1]));
+    __m512d x2 = _mm512_castps_pd(_mm512_unpacklo_ps(t[2], t[3])),
+            x3 = _mm512_castps_pd(_mm512_unpackhi_ps(t[2], t[3]));
+    out[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(x0, x2));
+    out[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(x0, x2));
+    out[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(x1, x3));
+    out[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(x1, x3));
 }
 
 /* Four consecutive 32-bit words of each row: out[g] lane i = word g at rows[i] + offset. */

@@ -225,24 +225,30 @@ INLINE float vf_largest(vf a)
     return vmaxvq_f32(a);
 }
 
-/* t[i] lane j <-> t[j] lane i. */
-INLINE void vf_transpose(vf t[VL])
+/* The first half of a transpose, which four rows do not need. */
+INLINE void vf_regroup(vf t[VL])
+{
+    (void)t;
+}
+
+/* The second half: from the rows t[0..4) their values, each with the rows in lanes. */
+INLINE void vf_quad(const vf t[4], vf out[4])
 {
     float64x2_t x0 = vreinterpretq_f64_f32(vtrn1q_f32(t[0], t[1])), x1 = vreinterpretq_f64_f32(vtrn2q_f32(t[0], t[1]));
     float64x2_t x2 = vreinterpretq_f64_f32(vtrn1q_f32(t[2], t[3])), x3 = vreinterpretq_f64_f32(vtrn2q_f32(t[2], t[3]));
-    t[0] = vreinterpretq_f32_f64(vtrn1q_f64(x0, x2));
-    t[1] = vreinterpretq_f32_f64(vtrn1q_f64(x1, x3));
-    t[2] = vreinterpretq_f32_f64(vtrn2q_f64(x0, x2));
-    t[3] = vreinterpretq_f32_f64(vtrn2q_f64(x1, x3));
+    out[0] = vreinterpretq_f32_f64(vtrn1q_f64(x0, x2));
+    out[1] = vreinterpretq_f32_f64(vtrn1q_f64(x1, x3));
+    out[2] = vreinterpretq_f32_f64(vtrn2q_f64(x0, x2));
+    out[3] = vreinterpretq_f32_f64(vtrn2q_f64(x1, x3));
 }
 
 /* Four consecutive 32-bit words of each row: out[g] lane i = word g at rows[i] + offset. */
 INLINE void vi_gather4(const unsigned char *const rows[VL], size_t offset, vi out[4])
 {
-    vf t[VL];
+    vf t[VL], words[4];
     for (int i = 0; i < VL; i++) t[i] = vf_load(rows[i] + offset);
-    vf_transpose(t);
-    for (int i = 0; i < VL; i++) out[i] = vi_bits(t[i]);
+    vf_quad(t, words);
+    for (int i = 0; i < 4; i++) out[i] = vi_bits(words[i]);
 }
 
 /* Lane i = the 32-bit (16-bit, zero-extended) word at rows[i] + offset. */

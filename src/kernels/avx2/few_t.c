@@ -1,0 +1,4 @@
+/* few_t for AVX2. */
+#include "kernels/simd/vec_avx2.h"
+
+#include "kernels/simd/few_t.h"
