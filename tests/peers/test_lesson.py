@@ -5,11 +5,11 @@ from uniform; its tokenizer is GPT-2's own.
 """
 import shutil
 
+import common
 import torch
 from transformers import AutoModel, AutoTokenizer
 
 import checkpoints as make
-import common
 import reference
 
 CONFIG = make.configuration(make.GPT2, vocab_size=50257, n_positions=1024, n_embd=768, n_layer=12, n_head=12,
@@ -48,7 +48,7 @@ def test_thirteen_lines():
     with common.scratch() as scratch:
         folder = write_checkpoint(scratch / "gpt2", tokenizer)
         ids = AutoTokenizer.from_pretrained(folder)(common.SENTENCE)["input_ids"]
-        f32 = reference.activations(make.open_with_transformers(folder), ids)
+        f32, f64 = reference.both(make.open_with_transformers(folder), ids)
         print("scores spread {:.2f} to {:.2f}".format(*make.assert_spread(f32)))
         for layer in (1, 5, 12):
             want = thirteen_lines(folder, common.SENTENCE, layer=layer)
@@ -57,9 +57,8 @@ def test_thirteen_lines():
             got = common.headscope("look", "-m", folder, common.SENTENCE, "--layer", layer, "--token", " it").stdout
             assert got == want.encode(), f"layer {layer}: headscope printed\n{got.decode(errors='replace')}"
         report = common.Report()
-        got = common.run_sites(folder, scratch, text=common.SENTENCE)
+        got = report.run("gpt2-124M", folder, scratch, f32, f64, text=common.SENTENCE)
         assert got["ids"].tolist() == ids
-        report.compare("gpt2-124M", got, f32, reference.exact(make.open_with_transformers(folder), ids))
         report.finish()
 
 

@@ -1,11 +1,11 @@
 """GGUF files written with the gguf package, rows and columns in llama.cpp's order, against transformers on the weights
 that each file holds once dequantised. The same toy as a Hugging Face folder must give the same results. That the writer
 here and transformers understand a llama file alike is checked by letting transformers read it."""
+import common
 import torch
 from transformers import AutoModelForCausalLM
 
 import checkpoints as make
-import common
 import reference
 
 SMALL = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 80}
@@ -55,9 +55,9 @@ def compare(report, name, base, changes, kind, embedding, seed):
         twin = make.write_folder(folder / "twin", config, held)
         f32, f64 = reference.both(make.open_with_transformers(twin), ids)
         make.assert_spread(f32)
-        report.compare(name, common.run_sites(file, folder, ids), f32, f64)
+        report.run(name, file, folder, f32, f64, ids=ids)
         # Both files hold one model: whatever is in the one must come out of the other.
-        report.compare(f"{name}, folder", common.run_sites(twin, folder, ids), f32, f64)
+        report.run(f"{name}, folder", twin, folder, f32, f64, ids=ids)
 
 
 def test_random_files():

