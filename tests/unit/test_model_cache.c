@@ -15,41 +15,13 @@ enum { N = 300, CTX = 400, D_HEAD = 32 };
 
 static hsc_token ids[CTX];
 
-/* Llama with a context of 400 and heads of 32: 4 heads on 2 kv heads, 2 layers. */
-static void long_llama(tiny_model *m)
-{
-    char name[128];
-    *m = (tiny_model){.state = 5};
-    tiny_config(m, "{\"model_type\":\"llama\",\"hidden_size\":40,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
-                   "\"num_key_value_heads\":2,\"head_dim\":32,\"intermediate_size\":72,\"vocab_size\":97,"
-                   "\"max_position_embeddings\":400,\"tie_word_embeddings\":true}");
-    tiny_add(m, "model.embed_tokens.weight", TINY_VOCAB, 40, 1, 0);
-    tiny_add(m, "model.norm.weight", 40, 0, 0.2f, 1);
-    for (int i = 0; i < 2; i++) {
-        static const struct {
-            const char *name;
-            int rows, columns;
-            float deviation, middle;
-        } parts[] = {{"input_layernorm.weight", 40, 0, 0.2f, 1},    {"post_attention_layernorm.weight", 40, 0, 0.2f, 1},
-                     {"self_attn.q_proj.weight", 128, 40, 0.2f, 0}, {"self_attn.k_proj.weight", 64, 40, 0.2f, 0},
-                     {"self_attn.v_proj.weight", 64, 40, 0.2f, 0},  {"self_attn.o_proj.weight", 40, 128, 0.15f, 0},
-                     {"mlp.gate_proj.weight", 72, 40, 0.2f, 0},     {"mlp.up_proj.weight", 72, 40, 0.2f, 0},
-                     {"mlp.down_proj.weight", 40, 72, 0.15f, 0}};
-        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
-            snprintf(name, sizeof name, "model.layers.%d.%s", i, parts[p].name);
-            tiny_add(m, name, parts[p].rows, parts[p].columns, parts[p].deviation, parts[p].middle);
-        }
-    }
-    tiny_save(m);
-}
-
 static tiny_model files;
 static hsc_model *model;
 
 static int open_model(void **unused)
 {
     (void)unused;
-    long_llama(&files);
+    tiny_llama_of(&files, (tiny_shape){40, 4, 2, D_HEAD, 72, 2, CTX, true});
     for (int i = 0; i < CTX; i++) ids[i] = (i * i * 13 + 7 * i + 2) % TINY_VOCAB;
     return hsc_model_open(&model, files.dir, NULL, NULL);
 }

@@ -2,6 +2,8 @@
  * Attention against its formula in double precision, and its "same bits" promises by memcmp: alone or among other rows,
  * at any cut of the cache, with later keys present, watched or not, on any number of threads.
  */
+#include "random_array.h"
+
 #include "base/alloc.h"
 #include "tensor/attention.h"
 
@@ -15,22 +17,6 @@
 
 #include <cmocka.h>
 
-static uint64_t state = 1;
-
-static float uniform(void)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (float)(state >> 40) / (float)(1 << 23) - 1;
-}
-
-static float *random_array(size_t n)
-{
-    float *x = malloc(n * sizeof *x);
-    assert_non_null(x);
-    for (size_t i = 0; i < n; i++) x[i] = 2 * uniform();
-    return x;
-}
-
 typedef struct {
     int n_heads, n_kv_heads, d_head, n_key, window;
     bool causal;
@@ -43,16 +29,16 @@ static fixture make(int n_heads, int n_kv_heads, int d_head, int n_key)
 {
     fixture f = {n_heads, n_kv_heads, d_head, n_key, 0, true, 0, 1 / sqrtf((float)d_head), NULL, NULL, NULL, {0}};
     size_t kv = (size_t)n_kv_heads * (size_t)d_head, cells = ((size_t)n_key + 255) / 256 * 256;
-    f.q = random_array((size_t)n_key * (size_t)n_heads * (size_t)d_head);
-    f.k = random_array((size_t)n_key * kv);
-    f.v = random_array((size_t)n_key * kv);
+    f.q = random_array((size_t)n_key * (size_t)n_heads * (size_t)d_head, 2);
+    f.k = random_array((size_t)n_key * kv, 2);
+    f.v = random_array((size_t)n_key * kv, 2);
     f.kv = (hsc__kv){.dtype = HSC_F32,
                      .n_kv_heads = n_kv_heads,
                      .d_head = d_head,
                      .n_cells = (int)cells,
                      .head_bytes = cells * (size_t)d_head * sizeof(float),
-                     .k = (char *)random_array(cells * kv),
-                     .v = (char *)random_array(cells * kv)};
+                     .k = (char *)random_array(cells * kv, 2),
+                     .v = (char *)random_array(cells * kv, 2)};
     hsc__kv_store(hsc__kernels_get(), &f.kv, 0, n_key, f.k, kv, f.v, kv);
     return f;
 }

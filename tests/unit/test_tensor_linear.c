@@ -2,6 +2,8 @@
  * Products: against double precision, and the same bits for a row alone (straight from the mapping) or among many
  * (packed panels), for every stored type and both orientations, with bias and residual fused.
  */
+#include "random_array.h"
+
 #include "base/alloc.h"
 #include "base/dtype.h"
 #include "tensor/linear.h"
@@ -16,32 +18,16 @@
 
 #include <cmocka.h>
 
-static uint64_t state = 1;
-
-static float uniform(void)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (float)(state >> 40) / (float)(1 << 23) - 1;
-}
-
-static float *random_array(size_t n)
-{
-    float *x = malloc(n * sizeof *x);
-    assert_non_null(x);
-    for (size_t i = 0; i < n; i++) x[i] = uniform();
-    return x;
-}
-
 /* Random bytes are legal blocks of every type once the half-precision scales are made small and finite. */
 static unsigned char *random_weight(hsc_dtype dtype, size_t rows, size_t columns)
 {
     size_t bytes = rows * hsc__dtype_bytes(dtype, columns), block = (size_t)hsc__dtype_block_bytes(dtype);
     unsigned char *w = malloc(bytes);
     assert_non_null(w);
-    for (size_t i = 0; i < bytes; i++) w[i] = (unsigned char)(uniform() * 127);
+    for (size_t i = 0; i < bytes; i++) w[i] = (unsigned char)(random_float() * 127);
     for (size_t i = 0; i + block <= bytes; i += block) {
-        float f = uniform();
-        double d = uniform();
+        float f = random_float();
+        double d = random_float();
         if (dtype == HSC_F32) memcpy(w + i, &f, 4);
         else if (dtype == HSC_F64) memcpy(w + i, &d, 8);
         else if (dtype == HSC_BF16) w[i + 1] = 0x3e;
@@ -63,9 +49,9 @@ static fixture make(hsc_dtype dtype, bool transposed, int n_out, int n_in, int n
     fixture f = {.n_rows = n_rows};
     size_t rows = (size_t)(transposed ? n_in : n_out), columns = (size_t)(transposed ? n_out : n_in);
     f.data = random_weight(dtype, rows, columns);
-    f.bias = random_array((size_t)n_out);
-    f.x = random_array((size_t)n_rows * (size_t)n_in);
-    f.residual = random_array((size_t)n_rows * (size_t)n_out);
+    f.bias = random_array((size_t)n_out, 1);
+    f.x = random_array((size_t)n_rows * (size_t)n_in, 1);
+    f.residual = random_array((size_t)n_rows * (size_t)n_out, 1);
     f.plain = malloc((size_t)n_out * (size_t)n_in * sizeof *f.plain);
     float *row = malloc(columns * sizeof *row);
     f.w = (hsc__weight){dtype, transposed, n_out, n_in, hsc__dtype_bytes(dtype, columns), f.data, f.bias};

@@ -111,34 +111,48 @@ static inline void tiny_gpt2(tiny_model *m)
     tiny_save(m);
 }
 
-/* Llama: 4 heads of 20 on 2 kv heads, 3 layers, gated feed-forward of 72, untied output. */
-static inline void tiny_llama(tiny_model *m)
+typedef struct {
+    int d_model, n_heads, n_kv_heads, d_head, d_mlp, n_layers, n_ctx;
+    bool tied;
+} tiny_shape;
+
+/* A checkpoint of the Llama family in that shape, under the prefix "model.". */
+static inline void tiny_llama_of(tiny_model *m, tiny_shape s)
 {
-    const int d = 40;
-    char name[128];
+    char config[512], name[128];
+    int d = s.d_model, q = s.n_heads * s.d_head, kv = s.n_kv_heads * s.d_head;
+    const struct {
+        const char *name;
+        int rows, columns;
+        float deviation, middle;
+    } parts[] = {{"input_layernorm.weight", d, 0, 0.2f, 1},     {"post_attention_layernorm.weight", d, 0, 0.2f, 1},
+                 {"self_attn.q_proj.weight", q, d, 0.2f, 0},    {"self_attn.k_proj.weight", kv, d, 0.2f, 0},
+                 {"self_attn.v_proj.weight", kv, d, 0.2f, 0},   {"self_attn.o_proj.weight", d, q, 0.15f, 0},
+                 {"mlp.gate_proj.weight", s.d_mlp, d, 0.2f, 0}, {"mlp.up_proj.weight", s.d_mlp, d, 0.2f, 0},
+                 {"mlp.down_proj.weight", d, s.d_mlp, 0.15f, 0}};
     *m = (tiny_model){.state = 11};
-    tiny_config(m, "{\"model_type\":\"llama\",\"hidden_size\":40,\"num_hidden_layers\":3,\"num_attention_heads\":4,"
-                   "\"num_key_value_heads\":2,\"head_dim\":20,\"intermediate_size\":72,\"vocab_size\":97,"
-                   "\"max_position_embeddings\":80,\"rms_norm_eps\":1e-06,\"tie_word_embeddings\":false}");
+    snprintf(config, sizeof config,
+             "{\"model_type\":\"llama\",\"hidden_size\":%d,\"num_hidden_layers\":%d,\"num_attention_heads\":%d,"
+             "\"num_key_value_heads\":%d,\"head_dim\":%d,\"intermediate_size\":%d,\"vocab_size\":%d,"
+             "\"max_position_embeddings\":%d,\"rms_norm_eps\":1e-06,\"tie_word_embeddings\":%s}",
+             d, s.n_layers, s.n_heads, s.n_kv_heads, s.d_head, s.d_mlp, TINY_VOCAB, s.n_ctx, s.tied ? "true" : "false");
+    tiny_config(m, config);
     tiny_add(m, "model.embed_tokens.weight", TINY_VOCAB, d, 1, 0);
-    tiny_add(m, "lm_head.weight", TINY_VOCAB, d, 0.3f, 0);
+    if (!s.tied) tiny_add(m, "lm_head.weight", TINY_VOCAB, d, 0.3f, 0);
     tiny_add(m, "model.norm.weight", d, 0, 0.2f, 1);
-    for (int i = 0; i < TINY_LAYERS; i++) {
-        static const struct {
-            const char *name;
-            int rows, columns;
-            float deviation, middle;
-        } parts[] = {{"input_layernorm.weight", 40, 0, 0.2f, 1},   {"post_attention_layernorm.weight", 40, 0, 0.2f, 1},
-                     {"self_attn.q_proj.weight", 80, 40, 0.2f, 0}, {"self_attn.k_proj.weight", 40, 40, 0.2f, 0},
-                     {"self_attn.v_proj.weight", 40, 40, 0.2f, 0}, {"self_attn.o_proj.weight", 40, 80, 0.15f, 0},
-                     {"mlp.gate_proj.weight", 72, 40, 0.2f, 0},    {"mlp.up_proj.weight", 72, 40, 0.2f, 0},
-                     {"mlp.down_proj.weight", 40, 72, 0.15f, 0}};
+    for (int i = 0; i < s.n_layers; i++) {
         for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
             snprintf(name, sizeof name, "model.layers.%d.%s", i, parts[p].name);
             tiny_add(m, name, parts[p].rows, parts[p].columns, parts[p].deviation, parts[p].middle);
         }
     }
     tiny_save(m);
+}
+
+/* 4 heads of 20 on 2 kv heads, 3 layers, untied output. */
+static inline void tiny_llama(tiny_model *m)
+{
+    tiny_llama_of(m, (tiny_shape){40, 4, 2, 20, 72, TINY_LAYERS, TINY_CTX, false});
 }
 
 #endif
