@@ -25,6 +25,7 @@
 /* Words that stand for a step without a pattern of its own. */
 #define NUMBERS "numbers"         /* each \p{N} alone */
 #define PUNCTUATION "punctuation" /* runs of punctuation */
+#define TRAILING "trailing"       /* "\\s+$" where no newline is left, without its quadratic search */
 
 enum { MOST_STEPS = 6 };
 
@@ -43,7 +44,7 @@ static const struct {
     {" deepseek-llm ",
      {0},
      {"[\\r\\n]", "\\s?[" DEEPSEEK_LETTERS "]+",
-      "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+", "\\s+$",
+      "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+", TRAILING,
       DEEPSEEK_IDEOGRAPHS, "\\p{N}+"}},
     {" deepseek-coder ", {0}, {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_IDEOGRAPHS, "\\p{N}"}},
 };
@@ -64,6 +65,10 @@ static hsc_status add_step(hsc__splitter *splitter, const char *step, hsc_error 
     if (strcmp(step, PUNCTUATION) == 0)
         return hsc__splitter_add(splitter,
                                  (hsc__split_step){.kind = HSC__SPLIT_PUNCTUATION, .behavior = HSC__CONTIGUOUS}, err);
+    if (strcmp(step, TRAILING) == 0) {
+        hsc__split_step trailing = {.kind = HSC__SPLIT_SCAN, .scan = hsc__scan_trailing_blanks};
+        return hsc__splitter_add(splitter, trailing, err);
+    }
     return hsc__splitter_add_pattern(splitter, step, strlen(step), HSC__ISOLATED, false, err);
 }
 

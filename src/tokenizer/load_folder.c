@@ -49,7 +49,8 @@ static hsc_status open_files(folder *f, hsc_error *err)
     return HSC_OK;
 }
 
-/* Adds a token by its content; one that the vocabulary lacks takes `id`, or the next id when that is -1. */
+/* Adds a token by its content; one that the vocabulary lacks takes `id`, or the next id when that is -1. A named
+ * special token that is known keeps its flags; added_tokens_decoder (an id, and flags) has the last word on them. */
 static hsc_status add(folder *f, int file, const json_t *content, const json_t *flags, int64_t id, bool special,
                       hsc_error *err)
 {
@@ -58,17 +59,18 @@ static hsc_status add(folder *f, int file, const json_t *content, const json_t *
     size_t n = json_string_length(content);
     hsc__added_token token = {.special = special, .normalized = !special};
     const hsc__added_token *same = hsc__added_find(&t->added, text, n);
-    if (same) {
+    if (same && !(id >= 0 && flags)) {
         token = *same;
         token.special = token.special || special;
         return hsc__tokenizer_add_token(t, token, path, err);
     }
-    HSC_TRY(hsc__json_bool(flags, "special", special, &token.special, path, err));
+    if (!special) HSC_TRY(hsc__json_bool(flags, "special", false, &token.special, path, err));
     HSC_TRY(hsc__json_bool(flags, "lstrip", false, &token.lstrip, path, err));
     HSC_TRY(hsc__json_bool(flags, "rstrip", false, &token.rstrip, path, err));
     HSC_TRY(hsc__json_bool(flags, "single_word", false, &token.single_word, path, err));
     HSC_TRY(hsc__json_bool(flags, "normalized", !token.special, &token.normalized, path, err));
     hsc_token known = hsc__vocab_find(&t->vocab, text, n);
+    if (same) known = same->id;
     token.id = known >= 0 ? known : id >= 0 ? (hsc_token)id : (hsc_token)t->vocab.n;
     token.content = hsc__keep(t, text, n);
     if (!token.content.data) return hsc__fail_memory(err, n, path);

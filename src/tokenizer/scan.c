@@ -121,6 +121,22 @@ size_t hsc__scan_qwen2(const char *text, size_t n, size_t from)
     return scan_lines(text, n, from, 1);
 }
 
+size_t hsc__scan_trailing_blanks(const char *text, size_t n, size_t from)
+{
+    size_t end = n;
+    for (size_t length = 1; length <= 3 && length <= end - from;) { /* no blank takes more than three bytes */
+        int32_t c;
+        bool whole = hsc__utf8_read(text + end - length, length, &c) == (int)length;
+        if (whole && hsc__is_space(c)) {
+            end -= length;
+            length = 1;
+        } else {
+            length++;
+        }
+    }
+    return end > from ? end : n;
+}
+
 hsc__scan_fn hsc__scan_find(const char *pattern, size_t n)
 {
     static const struct {

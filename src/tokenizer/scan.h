@@ -22,6 +22,9 @@ size_t hsc__scan_gpt2(const char *text, size_t n, size_t from);
 size_t hsc__scan_llama3(const char *text, size_t n, size_t from);
 size_t hsc__scan_qwen2(const char *text, size_t n, size_t from);
 
+/* "\s+$" in a text without newlines: all but the blanks at its end, then those. */
+size_t hsc__scan_trailing_blanks(const char *text, size_t n, size_t from);
+
 /* The splitter of exactly this pattern, or NULL. */
 hsc__scan_fn hsc__scan_find(const char *pattern, size_t n);
 

@@ -272,6 +272,16 @@ static void test_folder_of_vocab_and_merges(void **state)
     check(t, "a", HSC_ENCODE_ADD_SPECIAL, 6, 3, 7, END);
     check(t, "a", 0, 3, END);
     hsc_tokenizer_free(t);
+
+    /* Beside a tokenizer.json the template is that file's, and added_tokens_decoder has the last word on flags. */
+    put("tokenizer.json",
+        "{\"added_tokens\":[{\"id\":7,\"content\":\"<e>\"}],\"model\":{\"type\":\"BPE\",\"merges\":[],"
+        "\"vocab\":" ALPHABET "}}");
+    t = open_path(scratch_dir);
+    check(t, "a", HSC_ENCODE_ADD_SPECIAL, 0, END);
+    assert_true(hsc_token_is_special(t, 7));
+    hsc_tokenizer_free(t);
+    unlink(scratch_path("tokenizer.json"));
 }
 
 static void check_refused(const char *name, const char *text, hsc_status wanted, const char *part)

@@ -65,6 +65,30 @@ static void test_hand_written_equals_pcre2(void **state)
     hsc__string_free(&right);
 }
 
+static void test_trailing_blanks_equal_pcre2(void **state)
+{
+    (void)state;
+    hsc__splitter hand = {.step = {{.kind = HSC__SPLIT_SCAN, .scan = hsc__scan_trailing_blanks}}, .n_steps = 1};
+    hsc__splitter oracle = splitter_of("\\s+$", false);
+    hsc__pieces a = {0}, b = {0};
+    hsc__string left = {0}, right = {0};
+    char text[400];
+    for (int round = 0; round < 4000; round++) {
+        size_t n = round % 3 == 2 ? random_bytes(text, random_below(12)) : random_text(text, random_below(12));
+        for (size_t i = 0; i < n; i++)
+            if (text[i] == '\n') text[i] = '\t';
+        list_pieces(&a, &hand, text, n, &left);
+        list_pieces(&b, &oracle, text, n, &right);
+        assert_int_equal(left.n, right.n);
+        if (left.n) assert_memory_equal(left.data, right.data, right.n);
+    }
+    hsc__splitter_free(&oracle);
+    hsc__pieces_free(&a);
+    hsc__pieces_free(&b);
+    hsc__string_free(&left);
+    hsc__string_free(&right);
+}
+
 /* Every code point alone: PCRE2 with the translated class says what hsc__class_of says. */
 static void test_classes_of_every_code_point(void **state)
 {
@@ -207,6 +231,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hand_written_equals_pcre2),
+        cmocka_unit_test(test_trailing_blanks_equal_pcre2),
         cmocka_unit_test(test_classes_of_every_code_point),
         cmocka_unit_test(test_patterns_that_are_refused),
         cmocka_unit_test(test_a_hostile_pattern_is_stopped),
