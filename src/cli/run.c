@@ -206,8 +206,7 @@ static hsc_status pass(job *j, hsc_error *err)
 {
     int longest = 0;
     for (size_t i = 0; i < j->n_seqs; i++) longest = j->lengths[i] > longest ? j->lengths[i] : longest;
-    hsc_session_options session = {
-        .n_threads = j->v->threads, .max_tokens = longest, .max_seqs = (int)j->n_seqs};
+    hsc_session_options session = {.n_threads = j->v->threads, .max_tokens = longest, .max_seqs = (int)j->n_seqs};
     HSC_TRY(hsc_session_new(&j->session, j->opened.model, &session, err));
     for (int site = 0; site < HSC_N_SITES; site++) {
         if (j->wanted[site]) HSC_TRY(record_site(j, (hsc_site)site, err));
