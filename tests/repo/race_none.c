@@ -1,5 +1,5 @@
 /* No race: each task writes its own slot with its worker's scratch, and the next loop reads what other threads wrote.
- * The thread sanitizer must stay silent; it does so only when it knows of OpenMP's barriers. */
+ * The thread sanitizer must stay silent, so the end of a loop must order what its tasks wrote. */
 #include "base/parallel.h"
 
 #include <stdio.h>

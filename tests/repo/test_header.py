@@ -1,4 +1,4 @@
-"""headscope.h stands alone as C11, C17 and C++, and the program in its opening comment compiles."""
+"""Each public header stands alone as C11, C17 and C++, and the program in headscope.h's opening comment compiles."""
 
 import os
 import re
@@ -6,26 +6,33 @@ import shutil
 import subprocess
 import unittest
 
+import repo  # noqa: F401  (finds tools/)
+import checklib
 from repo import ROOT, RepoTest
 
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-I", os.path.join(ROOT, "include")]
 
 
 class Header(RepoTest):
-    def compile(self, program, *arguments, text='#include "headscope.h"\n'):
+    def compile(self, program, *arguments, text):
         if not shutil.which(program):
             self.skipTest(f"skipped: no {program}")
         done = subprocess.run([program, *WARNINGS, *arguments, "-"], input=text, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
 
+    def compile_each(self, program, *arguments):
+        for name in checklib.c_files(ROOT, ("include",)):
+            with self.subTest(header=name):
+                self.compile(program, *arguments, text=f'#include "{name[len("include/"):]}"\n')
+
     def test_c11(self):
-        self.compile("gcc", "-std=c11", "-x", "c")
+        self.compile_each("gcc", "-std=c11", "-x", "c")
 
     def test_c17(self):
-        self.compile("gcc", "-std=c17", "-x", "c")
+        self.compile_each("gcc", "-std=c17", "-x", "c")
 
     def test_cpp(self):
-        self.compile("g++", "-std=c++11", "-x", "c++")
+        self.compile_each("g++", "-std=c++11", "-x", "c++")
 
     def test_the_example(self):
         with open(os.path.join(ROOT, "include", "headscope.h"), encoding="utf-8") as f:

@@ -31,8 +31,8 @@ class Layers(RepoTest):
         self.assertComplains(layers.check(root), "not written from src/", "not written from src/", "does not exist")
 
     def test_libraries_have_owners(self):
-        root = self.tree({"src/model/m.c": "#include <cairo/cairo.h>\n#include <omp.h>\n#pragma omp parallel for\n"})
-        self.assertComplains(layers.check(root), "<cairo/cairo.h> belongs to plot", "<omp.h> belongs to base", "OpenMP")
+        root = self.tree({"src/model/m.c": "#include <cairo/cairo.h>\n#include <omp.h>\n"})
+        self.assertComplains(layers.check(root), "<cairo/cairo.h> belongs to plot", "<omp.h> belongs to base")
 
     def test_a_public_header_stands_alone(self):
         root = self.tree({"include/headscope.h": '#include "base/a.h"\n', "src/base/a.h": LEAF})

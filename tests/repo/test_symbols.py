@@ -1,4 +1,4 @@
-"""The shared library offers what the header declares; tools/check-symbols sees a name too many and one too few."""
+"""The shared library offers what the headers declare; tools/check-symbols sees a name too many and one too few."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ class Symbols(RepoTest):
         root = self.build("int hsc_one, hsc_two;")
         with open(os.path.join(root, "tests/symbols.txt"), "w", encoding="utf-8") as f:
             f.write("hsc_one\n")
-        self.assertComplains(symbols.check(root), "hsc_two: in headscope.h, not", "hsc_two: in libheadscope.so, not")
+        self.assertComplains(symbols.check(root), "hsc_two: in the headers, not", "hsc_two: in libheadscope.so, not")
 
     def test_no_library(self):
         root = self.build("int hsc_one, hsc_two;")
