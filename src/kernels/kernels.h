@@ -55,8 +55,10 @@ static inline size_t hsc__q8_group_bytes(int nr)
  *
  * dequantise: n values of `dtype` at src (n a multiple of the block) -> dst[n].
  *
- * quantise: n values -> the type's storage, F32, F16, BF16 (nearest, ties to even) or Q8_0 (scale max |x| / 127 kept as
- *   f16, values rounded away from zero at ties, as the ggml project does).
+ * quantise: n values (a multiple of the block) -> the type's storage: F32, F16, BF16 (nearest, ties to even), Q8_0
+ *   (scale max |x| / 127 kept as f16, values rounded away from zero at ties, as the ggml project does), or, for
+ *   conversion, Q4_0, Q4_1, Q5_0, Q4_K, Q6_K (scales of the least squared error among candidates). A block that holds a
+ *   value that is not finite gets codes of no meaning.
  *
  * pack: a weight stored [n_out][n_in], rows row_bytes apart; w points at the first row wanted. Writes the panel
  *   panel[k][o] = w[o][k0 + k] for k < n_k, o < n_out <= nr, rows of the panel nr floats apart; columns from n_out on
@@ -188,5 +190,7 @@ bool hsc__kernels_can_q8(hsc_dtype dtype);
 
 /* True for a dtype that dequantise, pack and few read. Block sizes are in base/dtype.h. */
 bool hsc__kernels_can_read(hsc_dtype dtype);
+/* True for a dtype that quantise writes. */
+bool hsc__kernels_can_write(hsc_dtype dtype);
 
 #endif

@@ -155,4 +155,8 @@ static inline void hsc__kquant_dequantise(hsc_dtype dtype, const unsigned char *
     }
 }
 
+/* 256 floats -> one block, in ref/kquants.c. */
+void hsc__ref_quantise_q4_k(const float *x, unsigned char *block);
+void hsc__ref_quantise_q6_k(const float *x, unsigned char *block);
+
 #endif

@@ -1,5 +1,5 @@
-/* Types with quantised scales as vectors: 32 values of each row on its own, by the loops of kernels/kquants.h under this
- * level's flags, then turned round. */
+/* Types with quantised scales as vectors: 32 values of each row on its own, by the loops of kernels/kquants.h under
+ * this level's flags, then turned round. */
 #ifndef HSC_KERNELS_SIMD_KQUANTS_H
 #define HSC_KERNELS_SIMD_KQUANTS_H
 
