@@ -61,3 +61,99 @@ class Random:
                                                  out.ctypes.data_as(ctypes.c_void_p), ctypes.byref(err))
         assert status == 0, err.message
         return out
+
+
+class Linear(ctypes.Structure):
+    _fields_ = [("w", ctypes.c_void_p), ("bias", ctypes.c_void_p), ("n_in", ctypes.c_int), ("n_out", ctypes.c_int),
+                ("in_out", ctypes.c_int)]
+
+
+class LinearGrad(ctypes.Structure):
+    _fields_ = [("w", ctypes.c_void_p), ("bias", ctypes.c_void_p)]
+
+
+class Mask(ctypes.Structure):
+    _fields_ = [("allowed", ctypes.c_void_p), ("per_batch", ctypes.c_int), ("per_head", ctypes.c_int),
+                ("causal", ctypes.c_int), ("window", ctypes.c_int)]
+
+
+class AttentionShape(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int) for name in ("n_batch", "n_heads", "n_kv_heads", "n_query", "n_key", "d_k", "d_v")]
+    _fields_ += [("scale", ctypes.c_float)]
+
+
+class Heads(ctypes.Structure):
+    _fields_ = [("n_heads", ctypes.c_int), ("q", Linear), ("k", Linear), ("v", Linear), ("o", Linear)]
+
+
+class HeadsGrad(ctypes.Structure):
+    _fields_ = [(name, LinearGrad) for name in ("q", "k", "v", "o")]
+
+
+class FeedForward(ctypes.Structure):
+    _fields_ = [("input", Linear), ("gate", Linear), ("out", Linear), ("activation", ctypes.c_int)]
+
+
+class FeedForwardGrad(ctypes.Structure):
+    _fields_ = [(name, LinearGrad) for name in ("input", "gate", "out")]
+
+
+class Rope(ctypes.Structure):
+    _fields_ = [("d_head", ctypes.c_int), ("n_rotated", ctypes.c_int), ("interleaved", ctypes.c_int),
+                ("base", ctypes.c_double)]
+
+
+class Block(ctypes.Structure):
+    _fields_ = [("d_model", ctypes.c_int), ("n_heads", ctypes.c_int), ("d_ff", ctypes.c_int),
+                ("activation", ctypes.c_int), ("eps", ctypes.c_float)]
+
+
+class Parameter(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("offset", ctypes.c_int64), ("count", ctypes.c_int64),
+                ("n_dims", ctypes.c_int), ("shape", ctypes.c_int * 2)]
+
+
+ACTIVATIONS = ["relu", "gelu", "gelu_tanh", "silu", "tanh"]
+
+
+class Layers:
+    """Calls of headscope/nn.h: arrays, structs and plain numbers go in as they are, a failure raises its message. What is
+    passed must be kept alive by the caller."""
+
+    def __init__(self, lib):
+        self.lib = lib
+        for name in ("heads", "feed_forward", "block"):
+            getattr(lib, f"hsc_nn_{name}_kept").restype = ctypes.c_size_t
+
+    @staticmethod
+    def argument(value):
+        if value is None:
+            return ctypes.c_void_p()
+        if isinstance(value, np.ndarray):
+            assert value.flags.c_contiguous and value.dtype in (np.float32, np.int32, np.uint8), value.dtype
+            return value.ctypes.data_as(ctypes.c_void_p)
+        if isinstance(value, ctypes.Structure):
+            return ctypes.byref(value)
+        return value
+
+    def __call__(self, name, *args):
+        err = Error()
+        status = getattr(self.lib, f"hsc_nn_{name}")(*map(self.argument, args), ctypes.byref(err))
+        assert status == 0, err.message.decode()
+
+    def kept(self, name, *args):
+        return np.zeros(getattr(self.lib, f"hsc_nn_{name}_kept")(*map(self.argument, args)), np.float32)
+
+
+def address(array):
+    return None if array is None else array.ctypes.data
+
+
+def linear(w, bias=None, in_out=False):
+    """hsc_nn_linear of arrays that the caller keeps."""
+    n_out, n_in = w.shape[::-1] if in_out else w.shape
+    return Linear(address(w), address(bias), n_in, n_out, in_out)
+
+
+def linear_grad(w=None, bias=None):
+    return LinearGrad(address(w), address(bias))
