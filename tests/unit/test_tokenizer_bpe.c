@@ -2,6 +2,8 @@
  * of merge lists; growth on one huge word. No test data needed. */
 #include "test_tokenizer_support.h"
 
+#include "tokenizer/word_cache.h"
+
 #include <time.h>
 
 /* ---- the definition: the pair of least rank, leftmost first, until none is left ---- */
@@ -234,6 +236,36 @@ static void test_merge_lists_that_are_refused(void **state)
     }
 }
 
+/* ---- the cache of words ---- */
+
+/* One line, for which all words compete: it is the word's only when it is that very word. */
+static void test_a_line_of_the_cache(void **state)
+{
+    (void)state;
+    static const char text[] = "\0\0\0abcdefghijklmnopqrstuvwxyz";
+    hsc__cached_word line = {.n_bytes = 0};
+    hsc__word_cache cache = {&line, 1};
+    size_t n = sizeof text - 1;
+    for (size_t start = 0; start < 6; start++)
+        for (size_t end = start + 1; end <= n; end++) {
+            hsc__cached_word *got = hsc__word_cache_slot(&cache, text, n, start, end);
+            if (end - start > HSC__CACHED_BYTES) {
+                assert_null(got);
+                continue;
+            }
+            assert_int_equal(got->n, 0);
+            hsc__word_cache_fill(got, (const hsc_token[]){(hsc_token)(start * 100 + end)}, (const uint32_t[]){1}, 1);
+            got = hsc__word_cache_slot(&cache, text, n, start, end);
+            assert_int_equal(got->n, 1);
+            assert_int_equal(got->ids[0], start * 100 + end);
+        }
+    hsc_token many[HSC__CACHED_TOKENS + 1] = {0};
+    uint32_t ends[HSC__CACHED_TOKENS + 1] = {0};
+    hsc__cached_word *got = hsc__word_cache_slot(&cache, text, n, 3, 6);
+    hsc__word_cache_fill(got, many, ends, HSC__CACHED_TOKENS + 1); /* too many tokens are not kept */
+    assert_int_equal(hsc__word_cache_slot(&cache, text, n, 3, 6)->n, 0);
+}
+
 /* ---- growth ---- */
 
 static double seconds_for(const hsc_tokenizer *t, const char *text, size_t n)
@@ -287,6 +319,7 @@ int main(void)
         cmocka_unit_test(test_merging_is_the_definition),
         cmocka_unit_test(test_both_spellings_of_merges),
         cmocka_unit_test(test_merge_lists_that_are_refused),
+        cmocka_unit_test(test_a_line_of_the_cache),
         cmocka_unit_test(test_one_huge_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -209,6 +209,31 @@ static void test_files_of_the_first_days_name_no_pre_tokenizer(void **state)
     close_file(&f, gguf);
 }
 
+/* llama-bpe adds BOS where the file does not say otherwise, if there is one; its words that are tokens stay whole. */
+static void test_what_a_pre_tokenizer_brings_along(void **state)
+{
+    (void)state;
+    file f;
+    hsc__gguf *gguf;
+    hsc_status status;
+    hsc_error err = {0};
+    for (int with_bos = 0; with_bos < 2; with_bos++) {
+        begin(&f);
+        add_text(&f, T "model", "gpt2");
+        add_text(&f, T "pre", "llama-bpe");
+        add_texts(&f, T "tokens", "a,b,ab,aab,<s>");
+        add_texts(&f, T "merges", "a b");
+        if (with_bos) add_u32(&f, T "bos_token_id", 4);
+        hsc_tokenizer *t = open_file(&f, &gguf, &status, &err);
+        if (!t) fail_msg("%s", err.message);
+        check(t, "aab", 0, 3, END);
+        if (with_bos) check(t, "aab", HSC_ENCODE_ADD_SPECIAL, 4, 3, END);
+        else check(t, "aab", HSC_ENCODE_ADD_SPECIAL, 3, END);
+        hsc_tokenizer_free(t);
+        close_file(&f, gguf);
+    }
+}
+
 static void test_every_name_of_a_pre_tokenizer(void **state)
 {
     (void)state;
@@ -316,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_gpt2_kind),
         cmocka_unit_test(test_llama_kind),
         cmocka_unit_test(test_files_of_the_first_days_name_no_pre_tokenizer),
+        cmocka_unit_test(test_what_a_pre_tokenizer_brings_along),
         cmocka_unit_test(test_every_name_of_a_pre_tokenizer),
         cmocka_unit_test(test_files_that_are_refused),
     };

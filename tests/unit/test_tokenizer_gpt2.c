@@ -201,6 +201,7 @@ static void test_added_tokens(void **state)
 {
     (void)state;
     hsc_tokenizer *t = open_changed("\"added_tokens\": [", "\"added_tokens\": ["
+                                                           "{\"id\":50261,\"content\":\"zq\",\"single_word\":true},"
                                                            "{\"id\":50257,\"content\":\"<x>\",\"lstrip\":true},"
                                                            "{\"id\":50258,\"content\":\"<y>\",\"rstrip\":true},"
                                                            "{\"id\":50259,\"content\":\"<x>b\"},"
@@ -209,6 +210,8 @@ static void test_added_tokens(void **state)
     check(t, "a  <x>  b", 0, 64, 50257, 220, 275, END);
     check(t, "a <y>  b", 0, 64, 220, 50258, 65, END);
     check(t, "<x>b", 0, 50259, END);
+    check(t, "<|endoftext|><x>b", 0, 27, 91, 437, 1659, 5239, 91, 29, 50259, END); /* special text stays text */
+    check(t, "<|endoftext|><x>b", HSC_ENCODE_PARSE_SPECIAL, 50256, 50259, END);
     check(t,
           "a \xc4\x91"
           "em",
@@ -224,7 +227,11 @@ static void test_added_tokens(void **state)
     assert_string_equal(text, "\xc4\x91"
                               "em");
     free(text);
-    assert_int_equal(hsc_tokenizer_size(t), 50261);
+    assert_int_equal(hsc_tokenizer_size(t), 50262);
+    check(t, "zq", 0, 50261, END);
+    check(t, "!zq!", 0, 0, 50261, 0, END);
+    check(t, "zqa", 0, 89, 20402, END); /* not a word of its own */
+    check(t, "\xc3\xa9zq", 0, 2634, 89, 80, END);
     assert_int_equal(hsc_token_find(t, "<x>b", 4), 50259);
     hsc_tokenizer_free(t);
 }

@@ -273,6 +273,23 @@ static void test_folder_of_vocab_and_merges(void **state)
     check(t, "a", 0, 3, END);
     hsc_tokenizer_free(t);
 
+    unlink(scratch_path("added_tokens.json"));
+    unlink(scratch_path("special_tokens_map.json"));
+    put("tokenizer_config.json",
+        "{\"add_prefix_space\":false,\"added_tokens_decoder\":{\"7\":{\"content\":\"<e>\",\"lstrip\":true}}}");
+    put("tokenizer.json",
+        "{\"added_tokens\":[{\"id\":7,\"content\":\"<e>\"}],\"pre_tokenizer\":{\"type\":\"ByteLevel\"},"
+        "\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":" ALPHABET "}}");
+    t = open_path(scratch_dir);
+    check(t, "a <e>b", 0, 0, 7, 1, END);
+    hsc_tokenizer_free(t);
+    unlink(scratch_path("tokenizer_config.json"));
+    t = open_path(scratch_dir);
+    check(t, "a <e>b", 0, 2, 0, 2, 7, 2, 1, END);
+    hsc_tokenizer_free(t);
+
+    put("tokenizer_config.json",
+        "{\"add_bos_token\":true,\"added_tokens_decoder\":{\"7\":{\"content\":\"<e>\",\"special\":true}}}");
     /* Beside a tokenizer.json the template is that file's, and added_tokens_decoder has the last word on flags. */
     put("tokenizer.json",
         "{\"added_tokens\":[{\"id\":7,\"content\":\"<e>\"}],\"model\":{\"type\":\"BPE\",\"merges\":[],"

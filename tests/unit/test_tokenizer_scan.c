@@ -65,6 +65,20 @@ static void test_hand_written_equals_pcre2(void **state)
     hsc__string_free(&right);
 }
 
+/* In Ruby's syntax, in which the files are written, ^ and $ stand at every line. */
+static void test_anchors_stand_at_every_line(void **state)
+{
+    (void)state;
+    hsc__splitter splitter = splitter_of("^x|x$", false);
+    hsc__pieces pieces = {0};
+    hsc__string out = {0};
+    list_pieces(&pieces, &splitter, "xx\nxyx\n", 7, &out);
+    assert_string_equal(out.data, "0-1 1-2 2-3 3-4 4-5 5-6 6-7 ");
+    hsc__string_free(&out);
+    hsc__pieces_free(&pieces);
+    hsc__splitter_free(&splitter);
+}
+
 static void test_trailing_blanks_equal_pcre2(void **state)
 {
     (void)state;
@@ -231,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hand_written_equals_pcre2),
+        cmocka_unit_test(test_anchors_stand_at_every_line),
         cmocka_unit_test(test_trailing_blanks_equal_pcre2),
         cmocka_unit_test(test_classes_of_every_code_point),
         cmocka_unit_test(test_patterns_that_are_refused),
