@@ -2,6 +2,7 @@
 #include "formats/gguf_types.h"
 
 #include <stddef.h>
+#include <string.h>
 
 static const hsc__ggml_type types[] = {
     [0] = {"F32", HSC_F32, 1, 4},
@@ -44,4 +45,14 @@ const hsc__ggml_type *hsc__ggml_type_find(uint32_t number)
 {
     if (number >= sizeof types / sizeof *types || !types[number].name) return NULL;
     return &types[number];
+}
+
+const hsc__ggml_type *hsc__ggml_type_named(const char *name, uint32_t *number)
+{
+    for (uint32_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (!types[i].name || strcmp(types[i].name, name) != 0) continue;
+        *number = i;
+        return &types[i];
+    }
+    return NULL;
 }

@@ -12,5 +12,7 @@ typedef struct hsc__ggml_type {
 
 /* NULL for a number that is not known. */
 const hsc__ggml_type *hsc__ggml_type_find(uint32_t number);
+/* The type of that name and its number; NULL when there is none. */
+const hsc__ggml_type *hsc__ggml_type_named(const char *name, uint32_t *number);
 
 #endif

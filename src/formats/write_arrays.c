@@ -7,9 +7,9 @@
 #include "base/text.h"
 #include "formats/dtype.h"
 #include "formats/names.h"
+#include "formats/safetensors_writer.h"
 #include "formats/zip.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -55,55 +55,15 @@ static hsc_status check_arrays(const hsc_named_array *arrays, size_t n, uint64_t
     return status;
 }
 
-static json_t *safetensors_entry(const hsc_named_array *a, uint64_t begin, uint64_t end)
-{
-    json_t *shape = json_array();
-    for (int i = 0; i < a->n_dims; i++) json_array_append_new(shape, json_integer(a->shape[i]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", hsc_dtype_name(a->dtype), "shape", shape, "data_offsets",
-                     (json_int_t)begin, (json_int_t)end);
-}
-
-/* {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}; NULL when memory is out. */
-static json_t *safetensors_header(const hsc_named_array *arrays, size_t n, const uint64_t *sizes)
-{
-    json_t *header = json_object();
-    uint64_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        json_t *entry = safetensors_entry(&arrays[i], at, at + sizes[i]);
-        if (json_object_set_new(header, arrays[i].name, entry) != 0) {
-            json_decref(header);
-            return NULL;
-        }
-        at += sizes[i];
-    }
-    return header;
-}
-
-/* The length and the header's text, padded with blanks so that the data start at a multiple of 8. */
-static hsc_status write_safetensors_header(hsc__sink *sink, const json_t *header, hsc_error *err)
-{
-    size_t n = json_dumpb(header, NULL, 0, JSON_COMPACT);
-    uint64_t length = (n + 7) / 8 * 8;
-    char *text = hsc__malloc((size_t)length);
-    if (!n || !text) {
-        hsc__free(text);
-        return hsc__fail_memory(err, (size_t)length, "a safetensors header");
-    }
-    memset(text, ' ', (size_t)length);
-    json_dumpb(header, text, n, JSON_COMPACT);
-    hsc_status status = hsc__sink_put(sink, &length, sizeof length, err);
-    if (status == HSC_OK) status = hsc__sink_put(sink, text, length, err);
-    hsc__free(text);
-    return status;
-}
-
 static hsc_status write_safetensors(hsc__sink *sink, const hsc_named_array *arrays, size_t n, const uint64_t *sizes,
                                     hsc_error *err)
 {
-    json_t *header = safetensors_header(arrays, n, sizes);
-    if (!header) return hsc__fail_memory(err, n, "a safetensors header");
-    hsc_status status = write_safetensors_header(sink, header, err);
-    json_decref(header);
+    hsc__tensor_spec *specs = hsc__calloc(n, sizeof *specs);
+    if (!specs) return hsc__fail_memory(err, n * sizeof *specs, "a safetensors header");
+    for (size_t i = 0; i < n; i++)
+        specs[i] = (hsc__tensor_spec){arrays[i].name, arrays[i].dtype, arrays[i].n_dims, arrays[i].shape, sizes[i]};
+    hsc_status status = hsc__safetensors_write_header(sink, specs, n, NULL, err);
+    hsc__free(specs);
     for (size_t i = 0; i < n && status == HSC_OK; i++) status = hsc__sink_put(sink, arrays[i].data, sizes[i], err);
     return status;
 }
