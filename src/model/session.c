@@ -62,7 +62,7 @@ static hsc_status make_lists(hsc_session *s, hsc_error *err)
 {
     size_t n = (size_t)s->max_seqs, sites = (size_t)HSC_N_SITES * (size_t)s->desc->config.n_layers;
     s->pieces = hsc__calloc(n, sizeof *s->pieces);
-    s->seqs = hsc__calloc(n, sizeof *s->seqs);
+    s->seqs = hsc__calloc(n + 1, sizeof *s->seqs);
     s->watch = hsc__calloc(sites, 1);
     if (!s->pieces || !s->seqs || !s->watch) return hsc__fail_memory(err, n * 64 + sites, "a session");
     return HSC_OK;
@@ -196,7 +196,10 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
 {
     const hsc_config *c = &s->desc->config;
     int n_seqs = b->seq_lengths ? b->n_seqs : 1;
+    size_t keys = 0, cells = 0;
     HSC_FAIL_IF(b->n_tokens < 1, HSC_EINVAL, "the batch has no tokens");
+    HSC_FAIL_IF(!b->seq_lengths && (b->n_seqs < 0 || b->n_seqs > 1), HSC_EINVAL,
+                "n_seqs is %d and seq_lengths is NULL, which means one sequence", b->n_seqs);
     HSC_FAIL_IF(n_seqs < 1 || n_seqs > s->max_seqs, HSC_EINVAL, "the batch has %d sequences, the session takes 1 to %d",
                 n_seqs, s->max_seqs);
     HSC_FAIL_IF((unsigned)b->logits > HSC_LOGITS_NONE, HSC_EINVAL, "logits is %d, 0 to 2 are accepted", (int)b->logits);
@@ -212,7 +215,9 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
                     s->max_tokens);
         HSC_FAIL_IF(!c->causal && past > 0, HSC_EINVAL,
                     "sequence %d cannot be continued: every token of this model sees the later ones", i);
-        s->seqs[i] = (hsc__batch_seq){(int)row, n, past};
+        s->seqs[i] = (hsc__batch_seq){(int)row, n, past, keys, cells};
+        keys += (size_t)hsc__batch_n_key(&s->seqs[i]);
+        cells += (size_t)n * (size_t)hsc__batch_n_key(&s->seqs[i]);
         row += n;
     }
     HSC_FAIL_IF(row != b->n_tokens, HSC_EINVAL, "the sequences have %lld tokens together, the batch has %d",
@@ -221,6 +226,7 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
         HSC_FAIL_IF(b->ids[i] < 0 || b->ids[i] >= c->d_vocab, HSC_EINVAL,
                     "token id %d at index %d is outside the model's vocabulary of %d", (int)b->ids[i], i, c->d_vocab);
     }
+    s->seqs[n_seqs] = (hsc__batch_seq){.row = b->n_tokens, .keys = keys, .cells = cells};
     s->n_seqs = n_seqs;
     s->n_tokens = b->n_tokens;
     return HSC_OK;

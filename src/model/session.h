@@ -20,10 +20,18 @@ typedef struct hsc__piece {
 typedef struct hsc__batch_seq {
     int row, n_query; /* rows in the batch */
     int past;         /* tokens that the cache held before */
+    size_t keys;      /* keys of the sequences before this one: what their last query may see, added up */
+    size_t cells;     /* n_query x keys of the sequences before this one */
 } hsc__batch_seq;
 
+/* The keys that the last query of a sequence may see. */
+static inline int hsc__batch_n_key(const hsc__batch_seq *seq)
+{
+    return seq->past + seq->n_query;
+}
+
 /* A record and what the last pass left in it. Row sites: [n_tokens][row_size]; patterns: the sequences' blocks
- * [heads][queries][n_key] one after the other. */
+ * [heads][queries][n_key] one after the other; narrowed to one query, every sequence has room for that one. */
 typedef struct hsc__kept {
     hsc_record spec;
     float *data;
@@ -80,7 +88,7 @@ struct hsc_session {
     int n_pieces, n_rows;
 
     /* The last batch. */
-    hsc__batch_seq *seqs; /* [max_seqs] */
+    hsc__batch_seq *seqs; /* [max_seqs + 1]; seqs[n_seqs] closes the list with the sums of all */
     int n_seqs, n_tokens;
     bool valid; /* the last pass ended well: records and logits may be read */
     hsc_logits_rows logits_rows;
@@ -132,7 +140,8 @@ hsc_status hsc__stats_prepare(hsc_session *s, hsc_error *err);
 /* One row of weights of piece `piece`; the arguments are those of hsc__attention_row_fn. */
 void hsc__stats_row(hsc_session *s, int layer, int worker, int piece, int head, int query, int start, int low, int high,
                     const float *row);
-/* Before and after the attention of a layer: the workers' received weights come together. */
+/* Before and after the attention of a layer: the workers' received weights come together. Only the keys of the chunk's
+ * sequences are touched, so that a batch of many costs no more than its parts. */
 void hsc__stats_layer_begin(hsc_session *s);
 void hsc__stats_layer_end(hsc_session *s, int layer);
 /* After the pass. */

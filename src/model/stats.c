@@ -56,11 +56,6 @@ hsc_status hsc_session_collect(hsc_session *s, const hsc_stats_options *o, hsc_e
     return HSC_OK;
 }
 
-static int n_key_of(const hsc__batch_seq *q)
-{
-    return q->past + q->n_query;
-}
-
 static bool collects(const hsc__stats *t, hsc_stat stat)
 {
     return t->stats >> stat & 1;
@@ -71,13 +66,6 @@ static size_t row_floats(const hsc__stats *t, hsc_stat stat)
 {
     if (!collects(t, stat) || stat == HSC_STAT_RECEIVED) return 0;
     return stat == HSC_STAT_DISTANCE ? (size_t)t->n_bins : stat == HSC_STAT_TOPK ? (size_t)t->top_k : 1;
-}
-
-static size_t keys_before(const hsc_session *s, int seq)
-{
-    size_t n = 0;
-    for (int i = 0; i < seq; i++) n += (size_t)n_key_of(&s->seqs[i]);
-    return n;
 }
 
 /* *array holds at least n elements of `size` bytes afterwards; old contents are dropped. */
@@ -97,7 +85,7 @@ static hsc_status prepare_layer(hsc_session *s, hsc__stat_layer *l, hsc_error *e
 {
     const hsc__stats *t = &s->stats;
     size_t rows = (size_t)s->n_tokens * (size_t)s->desc->config.n_heads, total = 0;
-    size_t keys = keys_before(s, s->n_seqs) * (size_t)s->desc->config.n_heads;
+    size_t keys = s->seqs[s->n_seqs].keys * (size_t)s->desc->config.n_heads;
     for (int i = 0; i < HSC_N_STATS; i++) total += rows * row_floats(t, (hsc_stat)i);
     size_t had = l->capacity;
     HSC_TRY(reserve(&l->floats, &l->capacity, total, sizeof *l->floats, err));
@@ -124,14 +112,15 @@ hsc_status hsc__stats_prepare(hsc_session *s, hsc_error *err)
     hsc__stats *t = &s->stats;
     if (!t->layers) return HSC_OK;
     int longest = 1;
-    for (int i = 0; i < s->n_seqs; i++) longest = n_key_of(&s->seqs[i]) > longest ? n_key_of(&s->seqs[i]) : longest;
+    for (int i = 0; i < s->n_seqs; i++)
+        longest = hsc__batch_n_key(&s->seqs[i]) > longest ? hsc__batch_n_key(&s->seqs[i]) : longest;
     t->n_bins = 1;
     while ((1 << (t->n_bins - 1)) < longest) t->n_bins++;
     for (int i = 0; i < s->desc->config.n_layers; i++) {
         if (hsc__stats_wanted(s, i)) HSC_TRY(prepare_layer(s, &t->layers[i], err));
     }
     if (!collects(t, HSC_STAT_RECEIVED)) return HSC_OK;
-    t->partial_worker = keys_before(s, s->n_seqs) * (size_t)s->desc->config.n_heads;
+    t->partial_worker = s->seqs[s->n_seqs].keys * (size_t)s->desc->config.n_heads;
     return reserve(&t->partial, &t->partial_capacity, t->partial_worker * (size_t)s->exec.n_threads, sizeof *t->partial,
                    err);
 }
@@ -196,26 +185,41 @@ void hsc__stats_row(hsc_session *s, int layer, int worker, int piece, int head, 
         top_keys(s, low, high, row, l->arrays[HSC_STAT_TOPK] + at * (size_t)t->top_k,
                  l->topk_keys + at * (size_t)t->top_k);
     if (collects(t, HSC_STAT_RECEIVED)) {
-        size_t key = keys_before(s, p->seq) * (size_t)s->desc->config.n_heads + (size_t)head * (size_t)n_key_of(q);
+        size_t key = q->keys * (size_t)s->desc->config.n_heads + (size_t)head * (size_t)hsc__batch_n_key(q);
         s->exec.kernels->row_received(row + low, high - low,
                                       t->partial + (size_t)worker * t->partial_worker + key + (size_t)low);
     }
 }
 
+/* The received weights of the sequences that the chunk has rows of. Returns how many, *first is the first. */
+static size_t chunk_keys(const hsc_session *s, size_t *first)
+{
+    size_t heads = (size_t)s->desc->config.n_heads;
+    const hsc__batch_seq *from = &s->seqs[s->pieces[0].seq], *after = &s->seqs[s->pieces[s->n_pieces - 1].seq + 1];
+    *first = heads * from->keys;
+    return heads * (after->keys - from->keys);
+}
+
 void hsc__stats_layer_begin(hsc_session *s)
 {
-    hsc__stats *t = &s->stats;
-    if (collects(t, HSC_STAT_RECEIVED))
-        memset(t->partial, 0, t->partial_worker * (size_t)s->exec.n_threads * sizeof *t->partial);
+    const hsc__stats *t = &s->stats;
+    size_t first, n;
+    if (!collects(t, HSC_STAT_RECEIVED)) return;
+    n = chunk_keys(s, &first);
+    for (int worker = 0; worker < s->exec.n_threads; worker++)
+        memset(t->partial + (size_t)worker * t->partial_worker + first, 0, n * sizeof *t->partial);
 }
 
 void hsc__stats_layer_end(hsc_session *s, int layer)
 {
-    hsc__stats *t = &s->stats;
+    const hsc__stats *t = &s->stats;
+    size_t first, n;
     if (!collects(t, HSC_STAT_RECEIVED)) return;
+    n = chunk_keys(s, &first);
+    int64_t *received = t->layers[layer].received + first;
     for (int worker = 0; worker < s->exec.n_threads; worker++) {
-        const int64_t *partial = t->partial + (size_t)worker * t->partial_worker;
-        for (size_t i = 0; i < t->partial_worker; i++) t->layers[layer].received[i] += partial[i];
+        const int64_t *partial = t->partial + (size_t)worker * t->partial_worker + first;
+        for (size_t i = 0; i < n; i++) received[i] += partial[i];
     }
 }
 
@@ -257,7 +261,7 @@ hsc_status hsc_session_stat(const hsc_session *s, hsc_stat stat, int layer, int 
     const float *data = t->layers[layer].arrays[stat];
     size_t heads = (size_t)s->desc->config.n_heads, floats = row_floats(t, stat);
     if (stat == HSC_STAT_RECEIVED) {
-        *out = (hsc_view){data + heads * keys_before(s, seq), 2, {(int64_t)heads, n_key_of(q)}};
+        *out = (hsc_view){data + heads * q->keys, 2, {(int64_t)heads, hsc__batch_n_key(q)}};
         return HSC_OK;
     }
     bool deep = stat == HSC_STAT_DISTANCE || stat == HSC_STAT_TOPK;

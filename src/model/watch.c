@@ -116,17 +116,11 @@ static int kept_queries(const hsc__kept *r, const hsc__batch_seq *q)
     return r->spec.query < 0 ? q->n_query : r->spec.query < q->n_query ? 1 : 0;
 }
 
-static size_t pattern_floats(const hsc_session *s, const hsc__kept *r, const hsc__batch_seq *q)
-{
-    return (size_t)kept_heads(s, r) * (size_t)kept_queries(r, q) * (size_t)(q->past + q->n_query);
-}
-
 /* Where the block of sequence `seq` starts; seq = n_seqs gives the whole size. */
 static size_t pattern_offset(const hsc_session *s, const hsc__kept *r, int seq)
 {
-    size_t floats = 0;
-    for (int i = 0; i < seq; i++) floats += pattern_floats(s, r, &s->seqs[i]);
-    return floats;
+    const hsc__batch_seq *q = &s->seqs[seq];
+    return (size_t)kept_heads(s, r) * (r->spec.query < 0 ? q->cells : q->keys);
 }
 
 hsc_status hsc__watch_prepare(hsc_session *s, hsc_error *err)
@@ -188,7 +182,7 @@ static void keep_block(const hsc_session *s, const hsc__kept *r, const hsc__piec
                        int n_rows, int n_key, const float *data, size_t stride)
 {
     const hsc__batch_seq *q = &s->seqs[p->seq];
-    int n_full = q->past + q->n_query, n_queries = kept_queries(r, q);
+    int n_full = hsc__batch_n_key(q), n_queries = kept_queries(r, q);
     if (r->spec.head >= 0 && head != r->spec.head) return;
     float unseen = r->spec.site == HSC_PATTERN ? 0 : -INFINITY;
     float *base = r->data + pattern_offset(s, r, p->seq) +
@@ -242,7 +236,7 @@ hsc_status hsc_session_activation(const hsc_session *s, hsc_site site, int layer
     const hsc__batch_seq *q = &s->seqs[seq];
     if (is_pattern(site)) {
         *out = (hsc_view){
-            r->data + pattern_offset(s, r, seq), 3, {kept_heads(s, r), kept_queries(r, q), q->past + q->n_query}};
+            r->data + pattern_offset(s, r, seq), 3, {kept_heads(s, r), kept_queries(r, q), hsc__batch_n_key(q)}};
         return HSC_OK;
     }
     int row_size = hsc__site_row_size(s->desc, site);
