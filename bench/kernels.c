@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_REPEATS = 201, FEW_STEP = 128, POOL_BYTES = 256 << 20 };
+enum { MAX_REPEATS = 201, POOL_BYTES = 256 << 20 };
 
 static struct {
     const hsc__kernels *kernels;
@@ -38,6 +38,15 @@ typedef struct {
     bool by_input, is_few, in_cache;
     int rows, n_out, n_in;
 } shape;
+
+/* Outputs a task takes: of a weight [n_in][n_out] long runs, for memory's sake. */
+static int step_of(const shape *s)
+{
+    if (!s->is_few) return bench.kernels->nr;
+    if (!s->by_input) return 128;
+    int share = ((s->n_out + bench.threads - 1) / bench.threads + 127) / 128 * 128;
+    return share < 512 ? share : 512;
+}
 
 typedef struct {
     const shape *s;
@@ -71,16 +80,16 @@ static void few_task(void *context, size_t task, int worker)
 {
     const job *j = context;
     const shape *s = j->s;
-    int o = (int)task * FEW_STEP, cols = s->n_out - o < FEW_STEP ? s->n_out - o : FEW_STEP;
+    int step = step_of(s), o = (int)task * step, cols = s->n_out - o < step ? s->n_out - o : step;
     float *tile = j->scratch + (size_t)worker * j->scratch_floats;
     if (s->by_input)
         bench.kernels->few_t(s->dtype, j->w + hsc__dtype_bytes(s->dtype, (size_t)o), j->row_bytes, cols, s->n_in, j->x,
-                             j->x_stride, s->rows, tile, FEW_STEP);
+                             j->x_stride, s->rows, tile, (size_t)step);
     else
         bench.kernels->few(s->dtype, j->w + (size_t)o * j->row_bytes, j->row_bytes, cols, s->n_in, j->x, j->x_stride,
-                           s->rows, tile, FEW_STEP);
+                           s->rows, tile, (size_t)step);
     for (int r = 0; r < s->rows; r++)
-        memcpy(j->y + (size_t)r * (size_t)s->n_out + o, tile + (size_t)r * FEW_STEP, (size_t)cols * sizeof(float));
+        memcpy(j->y + (size_t)r * (size_t)s->n_out + o, tile + (size_t)(r * step), (size_t)cols * sizeof(float));
 }
 
 static void run_product(job *j, size_t bytes)
@@ -91,7 +100,7 @@ static void run_product(job *j, size_t bytes)
         j->w = bench.pool + bench.pool_at;
         bench.pool_at += bytes;
     }
-    int step = s->is_few ? FEW_STEP : bench.kernels->nr;
+    int step = step_of(s);
     hsc__parallel_for(bench.threads, (size_t)((s->n_out + step - 1) / step), s->is_few ? few_task : panel_task, j);
 }
 
@@ -101,8 +110,7 @@ static void bench_product(const shape *s)
     job j = {.s = s, .w = bench.pool, .x_stride = (size_t)s->n_in};
     j.row_bytes = hsc__dtype_bytes(s->dtype, (size_t)stored_cols);
     size_t bytes = j.row_bytes * (size_t)stored_rows;
-    j.scratch_floats =
-        (size_t)(HSC__K_CHUNK * bench.kernels->nr + s->rows * (s->is_few ? FEW_STEP : bench.kernels->nr));
+    j.scratch_floats = (size_t)(HSC__K_CHUNK * bench.kernels->nr + s->rows * step_of(s));
     j.x = hsc__malloc_aligned((size_t)s->rows * j.x_stride * sizeof(float));
     j.y = hsc__malloc_aligned((size_t)s->rows * (size_t)s->n_out * sizeof(float));
     j.scratch = hsc__malloc_aligned((size_t)bench.threads * j.scratch_floats * sizeof(float));

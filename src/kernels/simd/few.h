@@ -21,9 +21,10 @@ typedef struct group {
     const unsigned char *rows[VL]; /* at the chunk's first value */
     size_t ahead;                  /* bytes from a row to what will be read after this group */
     int n_k;
-    const float *x; /* [rows][X_STRIDE] */
-    vf *sum;        /* [rows], set */
-    float *kept;    /* [n_k][VL], the weights, which MR rows leave for those that come later */
+    const float *x;     /* [rows][X_STRIDE] */
+    vf *sum;            /* [rows], set */
+    const float *kept;  /* [n_k][VL], the weights, where they were unpacked before */
+    size_t fetch_bytes; /* of each row, to be fetched while those are used */
 } group;
 
 /* Multiplies `rows` rows by the weights of one k. */
@@ -71,10 +72,7 @@ INLINE void plain_blocks(const int rows, hsc_dtype dtype, const group *g, int n_
         for (int q = 0; q < VL; q += 4) {
             prepare(dtype, g, (q + 4) % VL, last, t, next);
             UNROLL
-            for (int i = 0; i < 4; i++) {
-                if (rows == MR) vf_store(g->kept + (k + q + i) * VL, now[i]);
-                take(rows, now[i], g->x + k + q + i, sum);
-            }
+            for (int i = 0; i < 4; i++) take(rows, now[i], g->x + k + q + i, sum);
             UNROLL
             for (int i = 0; i < 4; i++) now[i] = next[i];
         }
@@ -94,39 +92,45 @@ INLINE void plain_group(const int rows, hsc_dtype dtype, const group *g)
         for (int i = 0; i < VL; i++) t[i] = load_values_part(dtype, g->rows[i] + offset, part(g->n_k - whole));
         vf_transpose(t);
         for (int i = 0; i < VL; i++) vf_store(rest + i * VL, t[i]);
-        for (int k = whole; k < g->n_k; k++) {
-            vf w = vf_load(rest + (k - whole) * VL);
-            if (rows == MR) vf_store(g->kept + k * VL, w);
-            take(rows, w, g->x + k, sum);
-        }
+        for (int k = whole; k < g->n_k; k++) take(rows, vf_load(rest + (k - whole) * VL), g->x + k, sum);
     }
     end_sums(rows, sum, g->sum);
 }
 
+/* Two groups of a quantised type side by side: one alone would wait for its own sums. */
 INLINE void block_group(const int rows, hsc_dtype dtype, const group *g)
 {
     const size_t bytes = (size_t)hsc__dtype_block_bytes(dtype);
-    vf sum[MR];
-    start_sums(rows, sum);
+    vf sum[2][MR];
+    start_sums(rows, sum[0]);
+    start_sums(rows, sum[1]);
     for (int k = 0; k < g->n_k; k += 32) {
         size_t offset = (size_t)(k / 32) * bytes;
-        for (int i = 0; i < VL && offset % 64 < bytes; i++) fetch_far(g->rows[i] + offset + g->ahead);
-        block b = load_block(dtype, g->rows, offset);
+        for (int i = 0; i < VL && offset % 64 < bytes; i++) {
+            fetch_far(g[0].rows[i] + offset + g[0].ahead);
+            fetch_far(g[1].rows[i] + offset + g[1].ahead);
+        }
+        block first = load_block(dtype, g[0].rows, offset), second = load_block(dtype, g[1].rows, offset);
         UNROLL_32
         for (size_t i = 0; i < 32; i++) {
-            vf w = block_value(dtype, &b, i);
-            take(rows, w, g->x + (size_t)k + i, sum);
+            take(rows, block_value(dtype, &first, i), g->x + (size_t)k + i, sum[0]);
+            take(rows, block_value(dtype, &second, i), g->x + (size_t)k + i, sum[1]);
         }
     }
-    end_sums(rows, sum, g->sum);
+    end_sums(rows, sum[0], g[0].sum);
+    end_sums(rows, sum[1], g[1].sum);
 }
 
-/* Later rows, from the weights that the first rows left in the first-level cache. */
+/* From weights that were unpacked into the first-level cache. */
 INLINE void kept_group(const int rows, const group *g)
 {
     vf sum[MR];
     start_sums(rows, sum);
-    for (int k = 0; k < g->n_k; k++) take(rows, vf_load(g->kept + k * VL), g->x + k, sum);
+    for (int k = 0; k < g->n_k; k++) {
+        size_t line = (size_t)(k / VL) * 64;
+        if (line < g->fetch_bytes) fetch_far(g->rows[k % VL] + g->ahead + line);
+        take(rows, vf_load(g->kept + k * VL), g->x + k, sum);
+    }
     end_sums(rows, sum, g->sum);
 }
 
@@ -213,32 +217,53 @@ typedef struct chunk {
     size_t y_stride;
 } chunk;
 
-static void fetch_group(const group *g, size_t n_bytes)
+/* `next`: how many outputs further the group lies that follows. */
+static group find_group(const chunk *c, const float *x, int o, int next)
 {
-    for (int i = 0; i < VL; i++) {
-        for (size_t at = 0; at < n_bytes; at += 64) fetch_far(g->rows[i] + g->ahead + at);
-    }
+    group g = {.n_k = c->n_k, .x = x};
+    find_rows(g.rows, c->w + (size_t)o * c->row_bytes, c->row_bytes, c->n_out - o);
+    g.ahead = c->n_out - o > next ? (size_t)next * c->row_bytes : c->after - (size_t)o * c->row_bytes;
+    return g;
 }
 
-static void chunk_group(const chunk *c, const float *x, int o)
+/* The code for a number of rows of a type, or NULL: then weights are unpacked first, which many rows share. */
+static group_fn direct(const chunk *c)
+{
+    return c->n_rows > MR ? NULL : groups[group_index(c->n_rows)][c->dtype];
+}
+
+static void one_group(const chunk *c, const float *x, int o)
 {
     float kept[HSC__K_CHUNK * VL];
     vf sum[MR];
-    int n = c->n_out - o;
-    group g = {.n_k = c->n_k, .x = x, .sum = sum, .kept = kept};
-    find_rows(g.rows, c->w + (size_t)o * c->row_bytes, c->row_bytes, n);
-    g.ahead = n > VL ? VL * c->row_bytes : c->after - (size_t)o * c->row_bytes;
-    bool unpacked = !groups[group_index(c->n_rows < MR ? c->n_rows : MR)][c->dtype];
-    if (unpacked) {
-        unpack(c->dtype, g.rows, 0, c->n_k, VL, kept);
-        fetch_group(&g, hsc__dtype_bytes(c->dtype, (size_t)c->n_k));
+    group g = find_group(c, x, o, VL);
+    g.sum = sum;
+    if (direct(c)) {
+        direct(c)(&g);
+        store_sums(sum, c->n_rows, c->n_out - o, c->is_first, c->y + o, c->y_stride);
+        return;
     }
-    for (int r = 0; r < c->n_rows; r += MR) {
+    unpack(c->dtype, g.rows, 0, c->n_k, VL, kept);
+    g.kept = kept;
+    g.fetch_bytes = hsc__dtype_bytes(c->dtype, (size_t)c->n_k);
+    for (int r = 0; r < c->n_rows; r += MR, g.fetch_bytes = 0) {
         int rows = c->n_rows - r < MR ? c->n_rows - r : MR;
         g.x = x + (size_t)r * X_STRIDE;
-        groups[group_index(rows)][r || unpacked ? HSC_OTHER : c->dtype](&g);
-        store_sums(sum, rows, n, c->is_first, c->y + (size_t)r * c->y_stride + o, c->y_stride);
+        groups[group_index(rows)][HSC_OTHER](&g);
+        store_sums(sum, rows, c->n_out - o, c->is_first, c->y + (size_t)r * c->y_stride + o, c->y_stride);
     }
+}
+
+/* Twice as many outputs of a quantised type for one or two rows. */
+static void two_groups(const chunk *c, const float *x, int o)
+{
+    vf sum[2][MR];
+    bool has_second = o + VL < c->n_out;
+    group g[2] = {find_group(c, x, o, 2 * VL), find_group(c, x, has_second ? o + VL : o, 2 * VL)};
+    for (int i = 0; i < 2; i++) g[i].sum = sum[i];
+    direct(c)(g);
+    for (int i = 0; i < 1 + has_second; i++)
+        store_sums(sum[i], c->n_rows, c->n_out - o - i * VL, c->is_first, c->y + o + i * VL, c->y_stride);
 }
 
 enum { MOST_ROWS = 64 };
@@ -260,7 +285,11 @@ static void few_outputs(chunk *c, int64_t n_in, const float *x, size_t x_stride)
         c->after =
             k0 + c->n_k < n_in ? bytes : (size_t)c->n_out * c->row_bytes - hsc__dtype_bytes(c->dtype, (size_t)k0);
         copy_x(x + k0, x_stride, c->n_rows, c->n_k, copy);
-        for (int o = 0; o < c->n_out; o += VL) chunk_group(c, copy, o);
+        if (hsc__dtype_block(c->dtype) > 1 && direct(c)) {
+            for (int o = 0; o < c->n_out; o += 2 * VL) two_groups(c, copy, o);
+        } else {
+            for (int o = 0; o < c->n_out; o += VL) one_group(c, copy, o);
+        }
         c->w += bytes;
     }
 }

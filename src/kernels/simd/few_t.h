@@ -11,10 +11,26 @@
 
 enum {
     X_STRIDE = HSC__K_CHUNK + 16, /* of the copy of x: not a multiple that makes rows share cache sets */
-    MOST_ROWS = 64,
+    MOST_ROWS = 48,
     SUB = 32,
-    WIDE = 128,
+    WIDE = 512,
 };
+
+/* Lines that will be read after this strip, fetched a few with every k: in the order in which memory holds them. */
+typedef struct fetches {
+    const unsigned char *at, *row_end; /* NULL: nothing to fetch */
+    size_t row_bytes, n_bytes;         /* from one row to the next; of a row */
+} fetches;
+
+INLINE void fetch_lines(const int lines, fetches *f)
+{
+    UNROLL
+    for (int i = 0; i < lines; i++) fetch_far(f->at + i * 64);
+    f->at += lines * 64;
+    if (f->at < f->row_end) return;
+    f->at = f->row_end + f->row_bytes - f->n_bytes;
+    f->row_end += f->row_bytes;
+}
 
 /* A strip of weights for some rows. */
 typedef struct strip {
@@ -24,6 +40,7 @@ typedef struct strip {
     bool is_first;  /* sums start from 0 */
     const float *x; /* [rows][X_STRIDE] */
     float *sum;     /* [rows][WIDE] */
+    fetches *ahead; /* NULL for the later rows of a strip */
 } strip;
 
 /* rows x vecs sums in registers; `tail` says which lanes of the only vector exist when is_cut. */
@@ -39,7 +56,9 @@ INLINE void strip_tile(const int rows, const int vecs, hsc_dtype dtype, const bo
         for (int v = 0; v < vecs; v++) sum[r][v] = s->is_first ? vf_zero() : vf_load(to + r * WIDE + v * VL);
     }
     const unsigned char *w = s->w + (size_t)column * size;
+    fetches none = {.row_bytes = 0}, f = s->ahead ? *s->ahead : none;
     for (int k = 0; k < s->n_k; k++, w += s->row_bytes) {
+        if (f.at) fetch_lines(vecs * (int)size > 4 ? vecs * (int)size / 4 : 1, &f);
         vf value[8];
         UNROLL
         for (int v = 0; v < vecs; v++) {
@@ -58,6 +77,7 @@ INLINE void strip_tile(const int rows, const int vecs, hsc_dtype dtype, const bo
         UNROLL
         for (int v = 0; v < vecs; v++) vf_store(to + r * WIDE + v * VL, sum[r][v]);
     }
+    if (s->ahead) *s->ahead = f;
 }
 
 /* All columns of the strip: vecs vectors at a time, then one by one, then what is left. */
@@ -115,13 +135,6 @@ INLINE int strip_index(int rows)
     return rows == 1 ? 0 : (rows + 1) / 2;
 }
 
-static void fetch_rows(const unsigned char *p, size_t row_bytes, int n_k, size_t n_bytes)
-{
-    for (int k = 0; k < n_k; k++, p += row_bytes) {
-        for (size_t i = 0; i < n_bytes; i += 64) fetch_far(p + i);
-    }
-}
-
 static void add_chunk(bool is_first, const float *sum, int n_rows, int n_out, float *y, size_t y_stride)
 {
     for (int r = 0; r < n_rows; r++, sum += WIDE, y += y_stride) {
@@ -141,15 +154,17 @@ typedef struct columns {
 static void multiply_chunk(const columns *c, int64_t k0, int n_k, const float *x, float *sum)
 {
     size_t n_bytes = hsc__dtype_bytes(c->dtype, (size_t)c->n_out);
+    size_t distance = c->n_rows <= 2 ? 2 * SUB : SUB; /* few rows are soon through with a strip */
     for (int k = 0; k < n_k; k += SUB) {
         strip s = {.w = c->w + (size_t)(k0 + k) * c->row_bytes, .row_bytes = c->row_bytes, .is_first = k == 0};
         s.n_k = n_k - k < SUB ? n_k - k : SUB;
-        fetch_rows(s.w + SUB * c->row_bytes, c->row_bytes,
-                   c->n_in - k0 - k - SUB < SUB ? (int)(c->n_in - k0 - k - SUB) : SUB, n_bytes);
+        fetches ahead = {.at = s.w + distance * c->row_bytes, .row_bytes = c->row_bytes, .n_bytes = n_bytes};
+        ahead.row_end = ahead.at + n_bytes;
         for (int r = 0; r < c->n_rows; r += MR) {
             int rows = c->n_rows - r < MR ? c->n_rows - r : MR;
             s.x = x + (size_t)r * X_STRIDE + k;
             s.sum = sum + (size_t)r * WIDE;
+            s.ahead = r == 0 && k0 + k + (int)distance < c->n_in ? &ahead : NULL;
             strips[strip_index(rows)][c->dtype](&s, c->n_out);
         }
     }

@@ -32,7 +32,8 @@ INLINE vf load_values_part(hsc_dtype dtype, const unsigned char *p, vpart lanes)
 /* VL rows; where there are fewer, the last one again, whose lanes the caller drops. */
 INLINE void find_rows(const unsigned char *rows[VL], const unsigned char *first, size_t row_bytes, int n_rows)
 {
-    for (int i = 0; i < VL; i++) rows[i] = first + (size_t)(i < n_rows ? i : n_rows - 1) * row_bytes;
+    UNROLL
+    for (int i = 0; i < VL; i++, first += i + 1 < n_rows ? row_bytes : 0) rows[i] = first;
 }
 
 /* t[i] = value i of VL rows, rows in lanes. */
