@@ -156,13 +156,14 @@ const hsc_tokenizer *hsc_model_tokenizer(const hsc_model *model, hsc_error *err)
     hsc_model *m = (hsc_model *)(uintptr_t)model; /* what is made late is guarded by the lock */
     pthread_mutex_lock(&m->lock);
     if (!m->tokenizer_tried) {
-        m->tokenizer_tried = true;
-        if (m->gguf) hsc__tokenizer_from_gguf(&m->tokenizer, m->gguf, &m->tokenizer_error);
-        else hsc__tokenizer_from_dir(&m->tokenizer, m->path, &m->tokenizer_error);
+        hsc_status status = m->gguf ? hsc__tokenizer_from_gguf(&m->tokenizer, m->gguf, &m->tokenizer_error)
+                                    : hsc__tokenizer_from_dir(&m->tokenizer, m->path, &m->tokenizer_error);
+        m->tokenizer_tried = status != HSC_ENOMEM; /* there may be more memory the next time */
     }
+    const hsc_tokenizer *tokenizer = m->tokenizer;
+    if (!tokenizer && err) *err = m->tokenizer_error;
     pthread_mutex_unlock(&m->lock);
-    if (!m->tokenizer && err) *err = m->tokenizer_error;
-    return m->tokenizer;
+    return tokenizer;
 }
 
 static const char *const compute_names[HSC_N_COMPUTES] = {

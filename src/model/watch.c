@@ -53,24 +53,47 @@ static hsc_status check_place(const hsc_session *s, hsc_site site, int layer, hs
     return HSC_OK;
 }
 
-hsc_status hsc_session_record(hsc_session *s, const hsc_record *r, hsc_error *err)
+static bool same_place(hsc_site site, int layer, hsc_site of, int of_layer)
 {
-    hsc__error_clear(err);
-    HSC_TRY(check_place(s, r->site, r->layer, err));
-    HSC_FAIL_IF(r->head < -1 || r->head >= s->desc->config.n_heads, HSC_EINVAL,
-                "head %d does not exist, a layer has %d", r->head, s->desc->config.n_heads);
-    HSC_FAIL_IF(r->query < -1, HSC_EINVAL, "query %d does not exist", r->query);
-    bool each = hsc_site_per_layer(r->site) && r->layer < 0;
-    size_t n = each ? (size_t)s->desc->config.n_layers : 1;
-    HSC_TRY(hsc__grow(&s->kept, &s->kept_capacity, s->n_kept + n, sizeof *s->kept, err));
-    for (size_t i = 0; i < n; i++) {
-        hsc__kept *kept = &s->kept[s->n_kept++];
-        *kept = (hsc__kept){.spec = *r};
-        if (each) kept->spec.layer = (int)i;
-        if (!hsc_site_per_layer(r->site)) kept->spec.layer = 0;
-        if (!is_pattern(r->site)) kept->spec.head = kept->spec.query = -1;
+    return site == of && (!hsc_site_per_layer(site) || of_layer < 0 || layer == of_layer);
+}
+
+/* The record that answers for a place. */
+static const hsc__kept *find_kept(const hsc_session *s, hsc_site site, int layer)
+{
+    for (size_t i = 0; i < s->n_kept; i++) {
+        if (same_place(site, layer, s->kept[i].spec.site, s->kept[i].spec.layer)) return &s->kept[i];
     }
-    mark(s, r->site, r->layer, HSC__WATCH_RECORD);
+    return NULL;
+}
+
+/* One record answers for a place: the same one again changes nothing, another one would never be read. */
+static hsc_status check_recorded(const hsc_session *s, const hsc_record *r, int layer, hsc_error *err)
+{
+    const hsc__kept *kept = find_kept(s, r->site, layer);
+    HSC_FAIL_IF(kept && (kept->spec.head != r->head || kept->spec.query != r->query), HSC_EINVAL,
+                "%s of layer %d is recorded already, with head %d and query %d (-1: every one): a place has one record",
+                hsc_site_name(r->site), layer, kept->spec.head, kept->spec.query);
+    return HSC_OK;
+}
+
+hsc_status hsc_session_record(hsc_session *s, const hsc_record *record, hsc_error *err)
+{
+    hsc_record r = *record;
+    hsc__error_clear(err);
+    HSC_TRY(check_place(s, r.site, r.layer, err));
+    HSC_FAIL_IF(r.head < -1 || r.head >= s->desc->config.n_heads, HSC_EINVAL, "head %d does not exist, a layer has %d",
+                r.head, s->desc->config.n_heads);
+    HSC_FAIL_IF(r.query < -1, HSC_EINVAL, "query %d does not exist", r.query);
+    if (!is_pattern(r.site)) r.head = r.query = -1;
+    bool each = hsc_site_per_layer(r.site) && r.layer < 0;
+    int first = each || !hsc_site_per_layer(r.site) ? 0 : r.layer, last = each ? s->desc->config.n_layers - 1 : first;
+    for (int layer = first; layer <= last; layer++) HSC_TRY(check_recorded(s, &r, layer, err));
+    HSC_TRY(hsc__grow(&s->kept, &s->kept_capacity, s->n_kept + (size_t)(last - first + 1), sizeof *s->kept, err));
+    for (r.layer = first; r.layer <= last; r.layer++) {
+        if (!find_kept(s, r.site, r.layer)) s->kept[s->n_kept++] = (hsc__kept){.spec = r};
+    }
+    mark(s, r.site, record->layer, HSC__WATCH_RECORD);
     s->valid = false;
     return HSC_OK;
 }
@@ -141,11 +164,6 @@ hsc_status hsc__watch_prepare(hsc_session *s, hsc_error *err)
     return HSC_OK;
 }
 
-static bool same_place(hsc_site site, int layer, hsc_site of, int of_layer)
-{
-    return site == of && (!hsc_site_per_layer(site) || of_layer < 0 || layer == of_layer);
-}
-
 static int call_observers(hsc_session *s, const hsc_block *block)
 {
     for (size_t i = 0; i < s->n_observers; i++) {
@@ -212,15 +230,6 @@ int hsc__watch_block(hsc_session *s, hsc_site site, int layer, int piece, int he
     return 0;
 }
 
-/* The record that answers for a place. */
-static const hsc__kept *find_kept(const hsc_session *s, hsc_site site, int layer)
-{
-    for (size_t i = 0; i < s->n_kept; i++) {
-        if (same_place(site, layer, s->kept[i].spec.site, s->kept[i].spec.layer)) return &s->kept[i];
-    }
-    return NULL;
-}
-
 hsc_status hsc_session_activation(const hsc_session *s, hsc_site site, int layer, int seq, hsc_view *out,
                                   hsc_error *err)
 {
@@ -229,8 +238,10 @@ hsc_status hsc_session_activation(const hsc_session *s, hsc_site site, int layer
     HSC_FAIL_IF(layer < 0 && hsc_site_per_layer(site), HSC_EINVAL, "layer %d does not exist, the model has %d", layer,
                 c->n_layers);
     const hsc__kept *r = find_kept(s, site, layer);
-    HSC_FAIL_IF(!r || !s->valid, HSC_ENOTFOUND, "%s of layer %d was not recorded in the last pass", hsc_site_name(site),
-                layer);
+    bool missing = !r || !s->valid;
+    HSC_FAIL_IF(missing && !hsc_site_per_layer(site), HSC_ENOTFOUND, "%s was not recorded in the last pass",
+                hsc_site_name(site));
+    HSC_FAIL_IF(missing, HSC_ENOTFOUND, "%s of layer %d was not recorded in the last pass", hsc_site_name(site), layer);
     HSC_FAIL_IF(seq < 0 || seq >= s->n_seqs, HSC_EINVAL, "sequence %d does not exist, the batch had %d", seq,
                 s->n_seqs);
     const hsc__batch_seq *q = &s->seqs[seq];
