@@ -25,7 +25,7 @@
  *     caller's hsc_error, which may be NULL.
  *   - Arrays are float32 and row-major; shapes are written [outer][inner]. Token, layer and head numbers count from 0.
  *   - Option structs: NULL or all zero means the defaults. Free functions accept NULL.
- *   - What is not in this header is not part of the interface.
+ *   - What is not in this header, or in headscope/nn.h and headscope/random.h beside it, is not part of the interface.
  */
 #ifndef HEADSCOPE_H
 #define HEADSCOPE_H
@@ -245,7 +245,8 @@ typedef struct hsc_model_options {
 } hsc_model_options;
 
 /* Opens a Hugging Face folder (config.json and safetensors, one file or shards) or a GGUF file, maps its weights
- * read-only and checks every field before it is used.
+ * read-only and checks every field before it is used. Weights are read from the mapping for as long as the model is
+ * open: replace a file by renaming another over it, never write into it or cut it, or the process gets SIGBUS.
  * HSC_ENOTFOUND: no such path. HSC_EIO. HSC_EFORMAT: damaged. HSC_EUNSUPPORTED: an architecture, tensor type or config
  * value that headscope does not have, named in the message. HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_model_open(hsc_model **out, const char *path, const hsc_model_options *options,
@@ -255,7 +256,8 @@ HSC_API void hsc_model_close(hsc_model *model);
 /* Borrowed; lives as long as the model. */
 HSC_API const hsc_config *hsc_model_config(const hsc_model *model);
 
-/* The model's tokenizer, or NULL when it has none (such a model runs on ids). Borrowed. `err` then says why. */
+/* The model's tokenizer, made on first use (threads may call this at once), or NULL when it has none (such a model runs
+ * on ids); `err` then says why. Borrowed; lives as long as the model. */
 HSC_API const hsc_tokenizer *hsc_model_tokenizer(const hsc_model *model, hsc_error *err);
 
 /* Tensors in the order of the file(s). Index out of range: HSC_EINVAL. */
@@ -379,7 +381,7 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_session_fork(hsc_session *session, int fro
 /* Writes the keys and values of sequence `seq` as a .safetensors file (float32), and reads them back into a session of
  * the same model; a float32 cache goes on with the same bits. The token ids are the caller's to keep. HSC_EINVAL: no
  * such sequence, or the ending is not .safetensors. HSC_EFORMAT: the file is not a cache of this model's shape.
- * HSC_EIO. */
+ * HSC_EIO. A load that fails leaves the sequence empty. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_save(const hsc_session *session, int seq, const char *path,
                                                    hsc_error *err);
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_load(hsc_session *session, int seq, const char *path, hsc_error *err);
@@ -398,21 +400,22 @@ typedef struct hsc_batch {
     hsc_logits_rows logits; /* which rows go through the output matrix */
 } hsc_batch;
 
-/* Runs the model and appends to the cache. On any failure the cache is as it was before the call.
+/* Runs the model and appends to the cache. On any failure the cache is as it was before the call; only where a sliding
+ * window's pass had overwritten keys that the sequence would need to go on, the sequence is empty.
  * HSC_EINVAL: an id outside the vocabulary, a sequence past the context, more tokens than the cache has room for (the
  * message has the limit and the length). HSC_ENOMEM: records do not fit. HSC_ECANCELED: an observer said stop. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_forward(hsc_session *session, const hsc_batch *batch, hsc_error *err);
 
 /* An array somewhere in the session: shape[n_dims], row-major and dense. Borrowed: valid until the next hsc_forward,
- * hsc_session_reset or hsc_session_free. */
+ * hsc_session_reset, hsc_session_record, hsc_session_record_clear, hsc_session_collect or hsc_session_free. */
 typedef struct hsc_view {
     const float *data;
     int n_dims;
     int64_t shape[4];
 } hsc_view;
 
-/* Logits of the last hsc_forward: [n_rows][d_vocab], one row a sequence (LAST) or a token (ALL).
- * HSC_ENOTFOUND: none were asked for. */
+/* Logits of the last hsc_forward: [n_rows][d_vocab], one row a sequence (LAST) or a token (ALL; also when the site
+ * logits is recorded or observed, whatever the batch says). HSC_ENOTFOUND: none were asked for. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_logits(const hsc_session *session, hsc_view *out, hsc_error *err);
 
 /* What to keep of a forward pass. layer, head, query: -1 means every one; head and query narrow attn_scores and pattern
@@ -422,8 +425,9 @@ typedef struct hsc_record {
     int layer, head, query;
 } hsc_record;
 
-/* Adds a record for the passes to come. Never changes the arithmetic. HSC_EINVAL: no such layer, head or site in this
- * model. HSC_ENOMEM. */
+/* Adds a record for the passes to come. Never changes the arithmetic. A place (a site of a layer) has one record: the
+ * same one again changes nothing. HSC_EINVAL: no such layer, head or site in this model, or the place is recorded
+ * already with another head or query. HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_record(hsc_session *session, const hsc_record *record, hsc_error *err);
 HSC_API void hsc_session_record_clear(hsc_session *session);
 
@@ -475,8 +479,8 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_session_collect(hsc_session *session, cons
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_stat(const hsc_session *session, hsc_stat stat, int layer, int seq,
                                                    hsc_view *out, hsc_error *err);
 
-/* The keys that belong to HSC_STAT_TOPK, [n_heads][n_query][k]: positions, -1 where a row sees fewer than k keys (the
- * weight is then 0). Ties go to the lower position. */
+/* The keys that belong to HSC_STAT_TOPK, [n_heads][n_query][k]: positions, -1 where a row has fewer than k keys (the
+ * weight is then 0). Ties go to the lower position; keys that sinks or a block list hide come last, with weight 0. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_topk_keys(const hsc_session *session, int layer, int seq,
                                                         const int32_t **out, hsc_error *err);
 
