@@ -149,24 +149,27 @@ static char *follow_link(const char *path)
     return hsc__strndup(path, strlen(path));
 }
 
-/* Opens the neighbour; -1 with errno, or -2 when memory is out. */
+/* Opens the neighbour, PATH.part.PROCESS.NUMBER with a number that is free; -1 with errno, or -2 when memory is out.
+ * open applies the umask, which a library cannot read without changing it for all threads (so no mkstemp). */
 static int open_temporary(hsc__output *out)
 {
-    static const char ending[] = ".part.XXXXXX";
+    enum { ENDING = 64, TRIES = 1000 };
     size_t n = strlen(out->path);
-    out->temporary = hsc__malloc(n + sizeof ending);
+    out->temporary = hsc__malloc(n + ENDING);
     if (!out->temporary) return -2;
     memcpy(out->temporary, out->path, n);
-    memcpy(out->temporary + n, ending, sizeof ending);
-    int fd = mkstemp(out->temporary);
+    int fd = -1;
+    for (int i = 0; i < TRIES; i++) {
+        snprintf(out->temporary + n, ENDING, ".part.%ld.%d", (long)getpid(), i);
+        fd = open(out->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 || errno != EEXIST) break;
+    }
     if (fd < 0) {
+        int saved = errno;
         hsc__free(out->temporary);
         out->temporary = NULL;
-        return -1;
+        errno = saved;
     }
-    mode_t mask = umask(0);
-    umask(mask);
-    fchmod(fd, 0666 & ~mask);
     return fd;
 }
 

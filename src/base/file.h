@@ -28,7 +28,7 @@ char *hsc__path_join(const char *dir, const char *name);
 /* Creates a directory and its parents; existing ones are fine. */
 hsc_status hsc__make_dirs(const char *path, hsc_error *err);
 
-/* A file that appears under its name only when it is complete: written as a hidden neighbour, renamed by commit,
+/* A file that appears under its name only when it is complete: written as a neighbour (NAME.part.*), renamed by commit,
  * removed by abort. "/dev/stdout", "-" and other non-regular targets are written straight. Zero it before use. */
 typedef struct hsc__output {
     FILE *stream;           /* write here */
