@@ -142,8 +142,7 @@ void hsc__look_overview_text(const hsc__look *look, hsc__string *out)
     add_links(look, out);
 }
 
-/* ------------------------------------------------------------------------------------------------- CSV and JSON ----
- */
+/* ---------------------------------------------------------------------------------------------- CSV and JSON ---- */
 
 void hsc__look_overview_csv(const hsc__look *look, hsc__string *out)
 {

@@ -126,8 +126,7 @@ json_t *hsc__look_heads_json(const hsc__look *look)
     return root;
 }
 
-/* -------------------------------------------------------------------------------------------- heads that join two ----
- */
+/* --------------------------------------------------------------------------------------- heads that join two ---- */
 
 /* The chosen heads by their weight from the query to the key, heaviest first. Returns how many. */
 static int rank_heads(const hsc__look *look, hsc_link *best, int capacity)
@@ -189,8 +188,7 @@ json_t *hsc__look_pair_json(const hsc__look *look)
     return root;
 }
 
-/* ---------------------------------------------------------------------------------------- every token in one head ----
- */
+/* ----------------------------------------------------------------------------------- every token in one head ---- */
 
 static int best_of_row(const hsc__look *look, int query, hsc_key_weight *best)
 {

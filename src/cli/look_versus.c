@@ -21,8 +21,7 @@ typedef struct move {
     float left_weights[2], went_weights[2];
 } move;
 
-/* ------------------------------------------------------------------------------------------------ the two texts ----
- */
+/* --------------------------------------------------------------------------------------------- the two texts ---- */
 
 /* Where a token of the first text stands in the second; -1: it has no match. */
 static int match(const hsc__look *look, int pos)
@@ -87,8 +86,7 @@ static void add_difference(const hsc__look *look, const hsc__look_pass *pass, hs
     hsc__string_free(&bytes);
 }
 
-/* ---------------------------------------------------------------------------------------------------- the moves ----
- */
+/* ------------------------------------------------------------------------------------------------- the moves ---- */
 
 static move measure(const hsc__look *look, int layer, int head)
 {
@@ -217,8 +215,7 @@ void hsc__look_versus_text(const hsc__look *look, hsc__string *out)
     else hsc__string_text(out, "no head moved\n");
 }
 
-/* ------------------------------------------------------------------------------------------------- CSV and JSON ----
- */
+/* ---------------------------------------------------------------------------------------------- CSV and JSON ---- */
 
 static void add_csv_key(hsc__string *out, const hsc__look_pass *pass, int pos, const float *weights)
 {

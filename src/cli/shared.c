@@ -243,8 +243,7 @@ int hsc__json_print(json_t *root)
     return HSC__EXIT_OK;
 }
 
-/* ----------------------------------------------------------------------------------------------- CSV and tables ----
- */
+/* -------------------------------------------------------------------------------------------- CSV and tables ---- */
 
 void hsc__csv_field(hsc__string *out, const char *bytes, size_t n)
 {

@@ -35,8 +35,8 @@ bool hsc__gguf_is(const char *path);
 /* Getters convert when they are first asked and keep the result in the gguf: they are for the one thread that opens a
  * model, not for threads that share it afterwards. What they return lives as long as the gguf.
  *
- * Metadata. Getters return false when the key is absent; a value of another kind is HSC_EFORMAT in the _get functions.
- * Integers of any width convert when they fit, to a double too. A double must be finite. */
+ * Metadata. An absent key gives the fallback; a value of another kind is HSC_EFORMAT that names the key. Integers of
+ * any width convert when they fit, to a double too. A double must be finite. */
 bool hsc__gguf_has(const hsc__gguf *gguf, const char *key);
 hsc_status hsc__gguf_get_int(const hsc__gguf *gguf, const char *key, int64_t fallback, int64_t low, int64_t high,
                              int64_t *out, hsc_error *err);

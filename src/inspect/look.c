@@ -23,8 +23,7 @@ int hsc_top_keys(const float *row, int n_key, int first_key, int k, hsc_key_weig
     return n;
 }
 
-/* ---------------------------------------------------------------------------------------- what a head mostly does ----
- */
+/* ----------------------------------------------------------------------------------- what a head mostly does ---- */
 
 /* Where one row's weight goes. */
 typedef struct row_shares {
@@ -77,8 +76,7 @@ void hsc_summarise_head(const float *pattern, int n_query, int n_key, hsc_head_s
     *out = mean_shares(&sums);
 }
 
-/* ----------------------------------------------------------------------------------------------- strongest links ----
- */
+/* ------------------------------------------------------------------------------------------- strongest links ---- */
 
 /* A total order, so that neither threads nor calls decide between equals. */
 static int stronger(const hsc_link *a, const hsc_link *b)
@@ -123,8 +121,7 @@ void hsc_strongest_links(const float *pattern, int n_query, int n_key, int layer
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------ overview ----
- */
+/* -------------------------------------------------------------------------------------------------- overview ---- */
 
 enum { MAX_LINKS = 1000 };
 

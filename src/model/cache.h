@@ -43,7 +43,8 @@ hsc__kv hsc__cache_kv(const hsc__cache *cache, int layer, int seq);
 /* Sequence `seq` is about to change from position n_tokens on: whoever shares more of it than that gets a copy. */
 void hsc__cache_release(hsc__cache *cache, int seq, int n_tokens);
 
-/* The first position that every layer still holds of a sequence of `length` tokens, if it went on from n_tokens. */
+/* Whether a sequence of `length` tokens can go on from n_tokens: false when a ring has overwritten keys that it would
+ * still see. */
 bool hsc__cache_can_cut(const hsc__cache *cache, int length, int n_tokens);
 
 #endif

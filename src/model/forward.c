@@ -18,8 +18,7 @@ enum { ROW_BLOCK = 16 }; /* rows that one task of a row-wise step takes */
             HSC_TRY(hsc__watch_rows(s, site, layer, data, row_size, (size_t)(row_size), err));                         \
     } while (0)
 
-/* ------------------------------------------------------------------------------------- row-wise steps, in parallel
- * -- */
+/* ------------------------------------------------------------------------------- row-wise steps, in parallel ---- */
 
 typedef struct row_step {
     hsc_session *s;
@@ -115,8 +114,7 @@ static void add_step(const row_step *step, int row)
     step->s->exec.kernels->add(step->out + at, step->in + at, d, step->out + at);
 }
 
-/* --------------------------------------------------------------------------------------------- the block's steps
- * ---- */
+/* ----------------------------------------------------------------------------------------- the block's steps ---- */
 
 static hsc__linear product(const hsc__weight *w, const float *x, float *y)
 {

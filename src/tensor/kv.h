@@ -43,7 +43,7 @@ int hsc__kv_run(const hsc__kv *kv, int from, int to);
 const float *hsc__kv_value_rows(const hsc__kernels *kernels, const hsc__kv *kv, int head, int from, int to,
                                 float *scratch);
 
-/* Keys and values of the positions [0, n) of a head as float32 rows, [n][d_head] each (for saving and copying). */
+/* Key and value of one position of a head as float32, [d_head] each (for saving). */
 void hsc__kv_read(const hsc__kernels *kernels, const hsc__kv *kv, int head, int position, float *k, float *v);
 
 #endif
