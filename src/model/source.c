@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME_MAX_BYTES = 256 };
+enum { NAME_MAX_BYTES = 256, MAX_VOCAB = 1 << 24 };
 
 void *hsc__source_alloc(hsc__source *src, size_t n_bytes)
 {
@@ -224,8 +224,9 @@ hsc_status hsc__meta_int(const hsc__source *src, const char *key, int64_t high, 
 hsc_status hsc__meta_vocab(const hsc__source *src, int *out, hsc_error *err)
 {
     const hsc__tensor *embed = hsc__tensors_find(src->tensors, "token_embd.weight");
-    HSC_FAIL_IF(!embed || embed->n_dims != 2 || embed->shape[0] < 1 || embed->shape[0] > 1 << 24, HSC_EFORMAT,
-                "%s: tensor token_embd.weight is missing or not a matrix", src->path);
+    HSC_FAIL_IF(!embed, HSC_EFORMAT, "%s: tensor token_embd.weight is missing", src->path);
+    HSC_FAIL_IF(embed->n_dims != 2 || embed->shape[0] > MAX_VOCAB, HSC_EFORMAT,
+                "%s: tensor token_embd.weight must be a matrix of at most %d rows", src->path, MAX_VOCAB);
     *out = (int)embed->shape[0];
     return HSC_OK;
 }
