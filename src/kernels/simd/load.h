@@ -33,7 +33,10 @@ INLINE vf load_values_part(hsc_dtype dtype, const unsigned char *p, vpart lanes)
 INLINE void find_rows(const unsigned char *rows[VL], const unsigned char *first, size_t row_bytes, int n_rows)
 {
     UNROLL
-    for (int i = 0; i < VL; i++, first += i + 1 < n_rows ? row_bytes : 0) rows[i] = first;
+    for (int i = 0; i < VL; i++) {
+        rows[i] = first;
+        if (i + 1 < n_rows) first += row_bytes;
+    }
 }
 
 /* t[i] = value i of VL rows, rows in lanes. */
