@@ -6,6 +6,8 @@
  */
 #include "model/arch/arch.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -174,13 +176,29 @@ static hsc_status gguf_layer(hsc__source *src, hsc__desc *desc, int i, hsc_error
     return HSC_OK;
 }
 
+/* Scaled rotary positions. A file that names no kind of scaling and has a factor means linear scaling; the first ones
+ * wrote the factor under another key. */
+static hsc_status gguf_refuse_scaling(hsc__source *src, hsc_error *err)
+{
+    const char *kind;
+    double old, factor;
+    HSC_TRY(hsc__gguf_get_cstring(src->gguf, "llama.rope.scaling.type", NULL, &kind, err));
+    HSC_FAIL_IF(kind && strcmp(kind, "none") != 0, HSC_EUNSUPPORTED,
+                "%s: key llama.rope.scaling.type: rotary scaling \"%s\" is not supported", src->path, kind);
+    HSC_TRY(hsc__gguf_get_double(src->gguf, "llama.rope.scale_linear", 1, &old, err));
+    HSC_TRY(hsc__gguf_get_double(src->gguf, "llama.rope.scaling.factor", old, &factor, err));
+    char text[32];
+    hsc__format_double(text, sizeof text, 6, factor);
+    HSC_FAIL_IF(!kind && factor != 0 && factor != 1, HSC_EUNSUPPORTED,
+                "%s: key llama.rope.scaling.factor (or llama.rope.scale_linear) is %s, only 1 is supported", src->path,
+                text);
+    return HSC_OK;
+}
+
 /* Metadata that would change the result and is not computed here. */
 static hsc_status gguf_refuse(hsc__source *src, hsc_error *err)
 {
-    const char *scaling;
-    HSC_TRY(hsc__gguf_get_cstring(src->gguf, "llama.rope.scaling.type", "none", &scaling, err));
-    HSC_FAIL_IF(strcmp(scaling, "none") != 0, HSC_EUNSUPPORTED,
-                "%s: key llama.rope.scaling.type: rotary scaling \"%s\" is not supported", src->path, scaling);
+    HSC_TRY(gguf_refuse_scaling(src, err));
     HSC_FAIL_IF(hsc__source_has(src, "rope_freqs.weight"), HSC_EUNSUPPORTED,
                 "%s: tensor rope_freqs.weight: scaled rotary frequencies are not supported", src->path);
     int64_t experts;
