@@ -119,10 +119,17 @@ static void put_as_it_is(hsc__gguf_writer *w, const hsc__gguf_kv *kv)
     }
 }
 
+/* Keys that say how the file they stand in is laid out: they are not true of another one. */
+static bool is_layout(const char *key)
+{
+    return strcmp(key, "general.alignment") == 0 || strncmp(key, "split.", 6) == 0;
+}
+
 void hsc__gguf_put_all(hsc__gguf_writer *w, const hsc__gguf *from, bool (*skip)(const char *key))
 {
     for (size_t i = 0; i < from->kvs->n; i++) {
-        if (!skip(from->kvs->items[i].key)) put_as_it_is(w, &from->kvs->items[i]);
+        const hsc__gguf_kv *kv = &from->kvs->items[i];
+        if (!is_layout(kv->key) && !skip(kv->key)) put_as_it_is(w, kv);
     }
 }
 

@@ -27,7 +27,8 @@ void hsc__gguf_put_strings(hsc__gguf_writer *writer, const char *key, const hsc_
 void hsc__gguf_put_ints(hsc__gguf_writer *writer, const char *key, const int32_t *items, size_t n);
 void hsc__gguf_put_floats(hsc__gguf_writer *writer, const char *key, const float *items, size_t n);
 
-/* Copies every key of a file as it stands, but those for which skip(key) is true. */
+/* Copies every key of a file as it stands, but those of the file's own layout (general.alignment, split.*) and those
+ * for which skip(key) is true. */
 void hsc__gguf_put_all(hsc__gguf_writer *writer, const hsc__gguf *from, bool (*skip)(const char *key));
 
 /* Describes the next tensor: shape outermost first, the type by ggml's name. *n_bytes is what its data take; after them
