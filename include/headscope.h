@@ -365,6 +365,21 @@ typedef struct hsc_session_options {
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_new(hsc_session **out, const hsc_model *model,
                                                   const hsc_session_options *options, hsc_error *err);
 HSC_API void hsc_session_free(hsc_session *session);
+
+/* What a pass over n_tokens tokens touches, in bytes: the peak of a process is its own memory before hsc_session_new
+ * plus `total`, plus what is recorded (patterns of every head: `patterns`; all statistics with 8 keys: `stats`). */
+typedef struct hsc_memory {
+    uint64_t weights;     /* mapped from the file, shared with other processes that map it */
+    uint64_t cache;       /* keys and values of n_tokens */
+    uint64_t activations; /* of a chunk, scratch of the threads, rotary tables */
+    uint64_t logits;      /* of the last token */
+    uint64_t total;       /* the four above */
+    uint64_t patterns, stats;
+} hsc_memory;
+/* For one sequence in a session made with `options` (NULL: defaults, but max_tokens n_tokens). HSC_EINVAL: n_tokens is
+ * below 1 or past the context. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_model_memory(const hsc_model *model, const hsc_session_options *options,
+                                                   int n_tokens, hsc_memory *out, hsc_error *err);
 HSC_API const hsc_model *hsc_session_model(const hsc_session *session);
 HSC_API int hsc_session_n_threads(const hsc_session *session);
 /* The compute kind in use; never HSC_COMPUTE_AUTO. */

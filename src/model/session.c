@@ -13,24 +13,44 @@ static size_t round_up(size_t n, size_t step)
     return (n + step - 1) / step * step;
 }
 
-static hsc_status make_arena(hsc_session *s, hsc_error *err)
+/* The buffers of a chunk; s may be NULL when only the sizes are wanted. */
+typedef struct {
+    float **pointer;
+    size_t width;
+} part;
+
+enum { N_PARTS = 9 };
+
+static void list_parts(const hsc_config *c, hsc_session *s, part out[N_PARTS])
 {
-    const hsc_config *c = &s->desc->config;
     size_t d = (size_t)c->d_model, q = (size_t)c->n_heads * (size_t)c->d_head;
     size_t kv = (size_t)c->n_kv_heads * (size_t)c->d_head, m = (size_t)c->d_mlp;
-    struct {
-        float **pointer;
-        size_t width;
-    } parts[] = {{&s->resid, d},  {&s->x, d},   {&s->q, q},
-                 {&s->k, kv},     {&s->v, kv},  {&s->z, q},
-                 {&s->branch, d}, {&s->pre, m}, {&s->up, c->is_gated ? m : 0}};
-    size_t n_parts = sizeof parts / sizeof *parts, total = 0;
-    for (size_t i = 0; i < n_parts; i++) total += round_up(parts[i].width * (size_t)s->max_rows, 16);
+    const size_t widths[N_PARTS] = {d, d, q, kv, kv, q, d, m, c->is_gated ? m : 0};
+    for (int i = 0; i < N_PARTS; i++) out[i] = (part){NULL, widths[i]};
+    if (!s) return;
+    float **const pointers[N_PARTS] = {&s->resid, &s->x, &s->q, &s->k, &s->v, &s->z, &s->branch, &s->pre, &s->up};
+    for (int i = 0; i < N_PARTS; i++) out[i].pointer = pointers[i];
+}
+
+size_t hsc__arena_floats(const hsc_config *c, int max_rows)
+{
+    part parts[N_PARTS];
+    size_t total = 0;
+    list_parts(c, NULL, parts);
+    for (int i = 0; i < N_PARTS; i++) total += round_up(parts[i].width * (size_t)max_rows, 16);
+    return total;
+}
+
+static hsc_status make_arena(hsc_session *s, hsc_error *err)
+{
+    part parts[N_PARTS];
+    size_t total = hsc__arena_floats(&s->desc->config, s->max_rows);
+    list_parts(&s->desc->config, s, parts);
     s->arena = hsc__malloc_aligned(total * sizeof(float));
     s->positions = hsc__malloc((size_t)s->max_rows * sizeof *s->positions);
     if (!s->arena || !s->positions) return hsc__fail_memory(err, total * sizeof(float), "the activations");
     float *next = s->arena;
-    for (size_t i = 0; i < n_parts; i++) {
+    for (int i = 0; i < N_PARTS; i++) {
         *parts[i].pointer = next;
         next += round_up(parts[i].width * (size_t)s->max_rows, 16);
     }
@@ -79,16 +99,32 @@ static hsc_status copy_allowed(hsc_session *s, hsc_error *err)
     return HSC_OK;
 }
 
+size_t hsc__scratch_floats(const hsc_config *c, int max_rows, int max_tokens)
+{
+    size_t linear = hsc__linear_scratch(max_rows);
+    size_t attention = hsc__attention_scratch(hsc__kernels_get(), max_tokens, c->d_head);
+    return linear > attention ? linear : attention;
+}
+
+int hsc__widest_input(const hsc_config *c)
+{
+    int widest = c->d_mlp > c->d_model ? c->d_mlp : c->d_model, q = c->n_heads * c->d_head;
+    return q > widest ? q : widest;
+}
+
+int hsc__chunk_rows(const hsc_config *c, const hsc_session_options *o, int max_tokens, int max_seqs)
+{
+    int64_t all = (int64_t)max_tokens * max_seqs, chunk = o->chunk ? o->chunk : DEFAULT_CHUNK;
+    return (int)(all < chunk || !c->causal ? (all > INT32_MAX ? INT32_MAX : all) : chunk);
+}
+
 static hsc_status make(hsc_session *s, const hsc_session_options *o, hsc_error *err)
 {
     const hsc_config *c = &s->desc->config;
-    const hsc__kernels *k = hsc__kernels_get();
-    size_t linear = hsc__linear_scratch(s->max_rows), attention = hsc__attention_scratch(k, s->max_tokens, c->d_head);
     int n_threads = o->n_threads ? o->n_threads : hsc__default_threads();
-    int64_t q_size = (int64_t)c->n_heads * c->d_head, most = c->d_mlp > c->d_model ? c->d_mlp : c->d_model;
     hsc_compute compute = o->compute == HSC_COMPUTE_AUTO ? hsc_model_auto_compute(s->model) : o->compute;
-    HSC_TRY(hsc__exec_init(&s->exec, n_threads, linear > attention ? linear : attention, compute, s->max_rows,
-                           most > q_size ? most : q_size, err));
+    HSC_TRY(hsc__exec_init(&s->exec, n_threads, hsc__scratch_floats(c, s->max_rows, s->max_tokens), compute,
+                           s->max_rows, hsc__widest_input(c), err));
     HSC_TRY(make_lists(s, err));
     HSC_TRY(hsc__cache_init(&s->cache, s->desc, o->cache, s->max_seqs, s->max_tokens, s->max_rows, s->mask.window,
                             s->mask.sinks == 0, err));
@@ -142,8 +178,7 @@ hsc_status hsc_session_new(hsc_session **out, const hsc_model *model, const hsc_
     s->max_tokens = o->max_tokens ? o->max_tokens : c->n_ctx;
     s->max_seqs = o->max_seqs ? o->max_seqs : 1;
     s->mask = o->mask;
-    int64_t all = (int64_t)s->max_tokens * s->max_seqs, chunk = o->chunk ? o->chunk : DEFAULT_CHUNK;
-    s->max_rows = (int)(all < chunk || !c->causal ? (all > INT32_MAX ? INT32_MAX : all) : chunk);
+    s->max_rows = hsc__chunk_rows(c, o, s->max_tokens, s->max_seqs);
     hsc_status status = make(s, o, err);
     if (status != HSC_OK) {
         hsc_session_free(s);

@@ -105,6 +105,16 @@ struct hsc_session {
     hsc__stats stats;
 };
 
+/* session.c */
+
+/* Floats of the activations of a chunk of max_rows rows. */
+size_t hsc__arena_floats(const hsc_config *config, int max_rows);
+/* Rows that go through a layer together in a session of these options. */
+int hsc__chunk_rows(const hsc_config *config, const hsc_session_options *options, int max_tokens, int max_seqs);
+/* Floats of scratch that a worker needs, and the widest input of a product. */
+size_t hsc__scratch_floats(const hsc_config *config, int max_rows, int max_tokens);
+int hsc__widest_input(const hsc_config *config);
+
 /* watch.c */
 
 /* The bits of a site; layer is 0 for global sites. */

@@ -1,0 +1,56 @@
+/* What a pass will touch, from the same sizes that sessions are made with. */
+#include "model/session.h"
+
+#include "base/parallel.h"
+
+static uint64_t tensor_bytes(const hsc_model *m)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < hsc__tensors_count(m->tensors); i++) total += hsc__tensors_at(m->tensors, i)->n_bytes;
+    return total;
+}
+
+/* Pages of a cache are touched as positions are written: whole key tiles of every head. */
+static uint64_t cache_bytes(const hsc__desc *desc, const hsc_session_options *o, int n_tokens, int max_rows)
+{
+    int written = (n_tokens + 63) / 64 * 64;
+    return hsc__cache_bytes(desc, o->cache, 1, written, max_rows, o->mask.window, o->mask.sinks == 0);
+}
+
+static uint64_t activation_bytes(const hsc_config *c, const hsc_session_options *o, int n_tokens, int max_rows)
+{
+    uint64_t threads = (uint64_t)(o->n_threads ? o->n_threads : hsc__default_threads());
+    uint64_t floats = hsc__arena_floats(c, max_rows) + threads * hsc__scratch_floats(c, max_rows, n_tokens);
+    if (c->is_rotary) floats += (uint64_t)n_tokens * (uint64_t)c->d_head;
+    uint64_t converted = o->compute == HSC_COMPUTE_F32 ? 0 : 2 * (uint64_t)max_rows * (uint64_t)hsc__widest_input(c);
+    return floats * sizeof(float) + converted;
+}
+
+/* All statistics with the default number of keys: four figures, the bins, and two numbers a key of each row. */
+static uint64_t stats_bytes(const hsc_config *c, int n_tokens)
+{
+    uint64_t bins = 1, rows = (uint64_t)n_tokens * (uint64_t)c->n_heads * (uint64_t)c->n_layers;
+    while ((1 << (bins - 1)) < n_tokens) bins++;
+    return rows * (4 + bins + 2 * 8 + 2) * sizeof(float);
+}
+
+hsc_status hsc_model_memory(const hsc_model *m, const hsc_session_options *options, int n_tokens, hsc_memory *out,
+                            hsc_error *err)
+{
+    static const hsc_session_options defaults;
+    const hsc_session_options *o = options ? options : &defaults;
+    const hsc_config *c = &m->desc.config;
+    hsc__error_clear(err);
+    HSC_FAIL_IF(n_tokens < 1 || n_tokens > c->n_ctx, HSC_EINVAL, "n_tokens is %d, the model's context is %d", n_tokens,
+                c->n_ctx);
+    int max_rows = hsc__chunk_rows(c, o, n_tokens, 1);
+    uint64_t square = (uint64_t)n_tokens * (uint64_t)n_tokens;
+    *out = (hsc_memory){.weights = tensor_bytes(m),
+                        .cache = cache_bytes(&m->desc, o, n_tokens, max_rows),
+                        .activations = activation_bytes(c, o, n_tokens, max_rows),
+                        .logits = (uint64_t)c->d_vocab * sizeof(float),
+                        .patterns = square * (uint64_t)c->n_heads * (uint64_t)c->n_layers * sizeof(float),
+                        .stats = stats_bytes(c, n_tokens)};
+    out->total = out->weights + out->cache + out->activations + out->logits;
+    return HSC_OK;
+}
