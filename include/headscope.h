@@ -321,7 +321,8 @@ HSC_API int hsc_model_has_site(const hsc_model *model, hsc_site site);
  *   HSC_COMPUTE_F32   exact on dequantised weights: the default wherever figures are read.
  *   HSC_COMPUTE_BF16  activations and weights rounded to bfloat16, sums in float32.
  *   HSC_COMPUTE_Q8    8-bit activations against quantised weights, in groups of 32; other weights as in f32.
- *   HSC_COMPUTE_AUTO  q8 for a file of mostly quantised weights, bf16 for F16 and BF16 ones, else f32. */
+ *   HSC_COMPUTE_AUTO  q8 when the first feed-forward's weights are quantised, bf16 when they are F16 or
+ *                     BF16, else f32. */
 #define HSC_COMPUTE_LIST(X)                                                                                            \
     X(HSC_COMPUTE_F32, "f32") X(HSC_COMPUTE_BF16, "bf16") X(HSC_COMPUTE_Q8, "q8") X(HSC_COMPUTE_AUTO, "auto")
 
@@ -507,7 +508,7 @@ typedef struct hsc_block {
     int first_row; /* position in the sequence of the first row */
     int n_rows, row_size;
     size_t stride;
-    float *data; /* an editing observer may write, others must not */
+    float *data; /* what is written here is what the pass goes on with */
 } hsc_block;
 
 /* Called as the pass goes by; patterns may come from several threads at once and in any order. Non-zero stops the pass
@@ -517,7 +518,6 @@ typedef int (*hsc_observe_fn)(void *user, const hsc_block *block);
 typedef struct hsc_observer {
     hsc_site site;
     int layer; /* -1: every layer */
-    int edits; /* non-zero: fn writes into the block, and the pass goes on with what it wrote */
     hsc_observe_fn fn;
     void *user;
 } hsc_observer;

@@ -20,7 +20,7 @@
 enum {
     HSC__K_CHUNK = 256, /* k values summed before a partial sum is put aside; a multiple of every quantised block */
     HSC__MAX_NR = 32,   /* the widest panel of any instruction set */
-    HSC__RECEIVED_BITS = 40, /* a weight of 1 is 2^40: 2^23 queries fit, and one is kept to 5e-13 */
+    HSC__RECEIVED_BITS = 38, /* a weight of 1 is 2^38: 2^25 queries fit, and one is kept to 2e-12 */
 };
 
 /* How gemm treats what y holds. */

@@ -212,6 +212,16 @@ hsc_status hsc__config_int(const hsc__source *src, const char *field, const char
     return hsc__config_int_or(src, field, alias, 0, low, high, out, err);
 }
 
+hsc_status hsc__config_eps(const hsc__source *src, const char *field, float fallback, float *out, hsc_error *err)
+{
+    double value;
+    HSC_TRY(hsc__json_double(src->config, field, (double)fallback, &value, src->config_path, err));
+    HSC_FAIL_IF(!(value >= 0 && value < 1), HSC_EFORMAT, "%s: field \"%s\" must be from 0 up and below 1",
+                src->config_path, field);
+    *out = (float)value;
+    return HSC_OK;
+}
+
 hsc_status hsc__meta_int(const hsc__source *src, const char *key, int64_t high, int *out, hsc_error *err)
 {
     int64_t value;

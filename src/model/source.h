@@ -61,6 +61,9 @@ hsc_status hsc__config_int(const hsc__source *src, const char *field, const char
 hsc_status hsc__config_int_or(const hsc__source *src, const char *field, const char *alias, int64_t fallback,
                               int64_t low, int64_t high, int *out, hsc_error *err);
 
+/* The epsilon of a norm: a number from 0 up. */
+hsc_status hsc__config_eps(const hsc__source *src, const char *field, float fallback, float *out, hsc_error *err);
+
 /* A positive integer of the GGUF metadata that must exist. */
 hsc_status hsc__meta_int(const hsc__source *src, const char *key, int64_t high, int *out, hsc_error *err);
 /* The vocabulary of a GGUF model: rows of token_embd.weight. */

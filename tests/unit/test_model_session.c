@@ -128,7 +128,7 @@ static void test_observers(void **unused)
         if (strcmp(t.arrays[i].name, "transformer.h.1.attn.c_proj.bias") == 0) bias = t.arrays[i].data;
     assert_int_equal(hsc_session_new(&s, m, NULL, NULL), HSC_OK);
     for (int h = 0; h < 3; h++)
-        assert_int_equal(hsc_session_observe(s, &(hsc_observer){HSC_Z, 1, 1, zero_head, &heads[h]}, NULL), HSC_OK);
+        assert_int_equal(hsc_session_observe(s, &(hsc_observer){HSC_Z, 1, zero_head, &heads[h]}, NULL), HSC_OK);
     static const hsc_site sites[] = {HSC_ATTN_OUT, HSC_RESID_PRE, HSC_RESID_MID};
     for (int i = 0; i < 3; i++)
         assert_int_equal(hsc_session_record(s, &(hsc_record){sites[i], 1, -1, -1}, NULL), HSC_OK);
@@ -142,7 +142,7 @@ static void test_observers(void **unused)
             assert_true(mid.data[r * 48 + i] == pre.data[r * 48 + i] + bias[i]);
         }
     hsc_session_observe_clear(s);
-    assert_int_equal(hsc_session_observe(s, &(hsc_observer){HSC_PATTERN, 2, 0, stop, NULL}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_observe(s, &(hsc_observer){HSC_PATTERN, 2, stop, NULL}, NULL), HSC_OK);
     hsc_status status = hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = 10}, &err);
     assert_refused(status, HSC_ECANCELED, &err, "layer 2");
     assert_int_equal(hsc_session_length(s, 0), 10);

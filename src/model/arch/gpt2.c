@@ -27,7 +27,6 @@ static hsc_status check_heads(const hsc_config *c, const char *path, hsc_error *
 static hsc_status read_config(hsc__source *src, hsc__desc *desc, bool *tie, bool *scale, bool *by_layer, hsc_error *err)
 {
     hsc_config *c = &desc->config;
-    double eps;
     bool cross;
     HSC_TRY(hsc__config_int(src, "n_embd", "hidden_size", 1, 1 << 20, &c->d_model, err));
     HSC_TRY(hsc__config_int(src, "n_layer", "num_hidden_layers", 1, 4096, &c->n_layers, err));
@@ -36,14 +35,13 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, bool *tie, bool
     HSC_TRY(hsc__config_int_or(src, "vocab_size", NULL, 50257, 1, 1 << 24, &c->d_vocab, err));
     HSC_TRY(hsc__config_int_or(src, "n_inner", NULL, 4 * (int64_t)c->d_model, 1, 1 << 24, &c->d_mlp, err));
     HSC_TRY(hsc__config_act(src, "activation_function", "gelu_new", &desc->act, err));
-    HSC_TRY(hsc__json_double(src->config, "layer_norm_epsilon", 1e-5, &eps, src->config_path, err));
+    HSC_TRY(hsc__config_eps(src, "layer_norm_epsilon", 1e-5f, &desc->norm_eps, err));
     HSC_TRY(hsc__json_bool(src->config, "tie_word_embeddings", true, tie, src->config_path, err));
     HSC_TRY(hsc__json_bool(src->config, "scale_attn_weights", true, scale, src->config_path, err));
     HSC_TRY(hsc__json_bool(src->config, "scale_attn_by_inverse_layer_idx", false, by_layer, src->config_path, err));
     HSC_TRY(hsc__json_bool(src->config, "add_cross_attention", false, &cross, src->config_path, err));
     HSC_FAIL_IF(cross, HSC_EUNSUPPORTED, "%s: field \"add_cross_attention\": cross-attention is not supported here",
                 src->config_path);
-    desc->norm_eps = (float)eps;
     return check_heads(c, src->config_path, err);
 }
 

@@ -71,7 +71,6 @@ static hsc_status refuse(const hsc__source *src, const char *field, hsc_error *e
 static hsc_status read_config(hsc__source *src, hsc__desc *desc, options *o, hsc_error *err)
 {
     hsc_config *c = &desc->config;
-    double eps;
     HSC_TRY(hsc__config_int(src, "hidden_size", NULL, 1, 1 << 20, &c->d_model, err));
     HSC_TRY(hsc__config_int(src, "num_hidden_layers", NULL, 1, 4096, &c->n_layers, err));
     HSC_TRY(hsc__config_int(src, "num_attention_heads", NULL, 1, 4096, &c->n_heads, err));
@@ -81,14 +80,13 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, options *o, hsc
     HSC_TRY(hsc__config_int_or(src, "max_position_embeddings", NULL, 2048, 1, 1 << 24, &c->n_ctx, err));
     HSC_TRY(hsc__config_int_or(src, "vocab_size", NULL, 32000, 1, 1 << 24, &c->d_vocab, err));
     HSC_TRY(hsc__config_act(src, "hidden_act", "silu", &desc->act, err));
-    HSC_TRY(hsc__json_double(src->config, "rms_norm_eps", 1e-6, &eps, src->config_path, err));
+    HSC_TRY(hsc__config_eps(src, "rms_norm_eps", 1e-6f, &desc->norm_eps, err));
     HSC_TRY(hsc__json_bool(src->config, "tie_word_embeddings", false, &o->tie, src->config_path, err));
     HSC_TRY(hsc__json_bool(src->config, "attention_bias", false, &o->attention_bias, src->config_path, err));
     HSC_TRY(hsc__json_bool(src->config, "mlp_bias", false, &o->mlp_bias, src->config_path, err));
     HSC_TRY(read_rope(src, &o->rope_theta, err));
     HSC_TRY(refuse(src, "attn_logit_softcapping", err));
     HSC_TRY(refuse(src, "final_logit_softcapping", err));
-    desc->norm_eps = (float)eps;
     return check_shape(c, src->config_path, "num_key_value_heads", err);
 }
 
