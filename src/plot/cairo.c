@@ -81,6 +81,20 @@ static void draw_cells(cairo_t *cr, const hsc__item *item)
     cairo_surface_destroy(image);
 }
 
+static void draw_line(cairo_t *cr, const hsc__item *item)
+{
+    set_colour(cr, item->colour);
+    cairo_set_line_width(cr, HSC__LINE_WIDTH);
+    cairo_set_line_join(cr, CAIRO_LINE_JOIN_ROUND);
+    cairo_new_path(cr); /* a text before this one leaves a point behind */
+    for (size_t i = 0; i < item->n_points; i++) cairo_line_to(cr, item->points[2 * i], item->points[2 * i + 1]);
+    cairo_stroke(cr);
+    for (size_t i = 0; i < item->n_points && item->marked; i++) {
+        cairo_arc(cr, item->points[2 * i], item->points[2 * i + 1], HSC__MARK_RADIUS, 0, 2 * M_PI);
+        cairo_fill(cr);
+    }
+}
+
 static cairo_status_t draw(cairo_surface_t *surface, const hsc__picture *picture)
 {
     cairo_t *cr = cairo_create(surface);
@@ -93,6 +107,7 @@ static cairo_status_t draw(cairo_surface_t *surface, const hsc__picture *picture
         case HSC__ITEM_TEXT: draw_text(cr, picture, item); break;
         case HSC__ITEM_RAMP: draw_ramp(cr, item); break;
         case HSC__ITEM_CELLS: draw_cells(cr, item); break;
+        case HSC__ITEM_LINE: draw_line(cr, item); break;
         }
     }
     cairo_status_t status = cairo_status(cr);

@@ -114,6 +114,18 @@ void hsc__picture_text(hsc__picture *picture, double x, double y, const char *te
     item->style = style;
 }
 
+void hsc__picture_line(hsc__picture *picture, const double *points, size_t n, uint32_t colour, bool marked)
+{
+    double *copy = hsc__picture_alloc(picture, 2 * n, sizeof *copy);
+    hsc__item *item = add(picture, HSC__ITEM_LINE, 0, 0, 0, 0);
+    if (!item || !copy) return;
+    memcpy(copy, points, 2 * n * sizeof *copy);
+    item->points = copy;
+    item->n_points = n;
+    item->colour = colour;
+    item->marked = marked;
+}
+
 /* Darkest shades of a block of rows into line[n], where n cells of `reduce` columns cover the map. */
 static void shade_block(float *line, float *row, const hsc__heatmap *map, const hsc__scaling *scaling, int first,
                         int reduce, int n)

@@ -26,16 +26,19 @@ typedef struct hsc__cells {
     const char *const *row_text, *const *col_text;
 } hsc__cells;
 
-typedef enum { HSC__ITEM_RECT, HSC__ITEM_TEXT, HSC__ITEM_RAMP, HSC__ITEM_CELLS } hsc__item_kind;
+typedef enum { HSC__ITEM_RECT, HSC__ITEM_TEXT, HSC__ITEM_RAMP, HSC__ITEM_CELLS, HSC__ITEM_LINE } hsc__item_kind;
 
 typedef struct hsc__item {
     hsc__item_kind kind;
     double x, y;          /* upper left corner; of a text the anchor on its baseline */
     double width, height; /* not of texts */
-    uint32_t colour;      /* of a rectangle */
+    uint32_t colour;      /* of a rectangle or a line */
     const char *text;
     hsc__text_style style;
     hsc__cells *cells;
+    const double *points; /* of a line: [n_points][2], x and y in the picture */
+    size_t n_points;
+    bool marked; /* a dot on every point */
 } hsc__item;
 
 typedef struct hsc__picture {
@@ -55,6 +58,8 @@ void hsc__picture_free(hsc__picture *picture);
 void hsc__picture_rect(hsc__picture *picture, double x, double y, double width, double height, uint32_t colour);
 void hsc__picture_ramp(hsc__picture *picture, double x, double y, double width, double height);
 void hsc__picture_text(hsc__picture *picture, double x, double y, const char *text, hsc__text_style style);
+/* A line through points [n][2], which are copied and lie inside the box that the picture has already. */
+void hsc__picture_line(hsc__picture *picture, const double *points, size_t n, uint32_t colour, bool marked);
 /* The map's cells, each the darkest of reduce x reduce weights. NULL when memory is out. */
 hsc__cells *hsc__picture_cells(hsc__picture *picture, double x, double y, const hsc__heatmap *map,
                                const hsc__scaling *scaling, double pitch, double gap, int reduce);
@@ -81,6 +86,10 @@ hsc_status hsc__layout_heatmap(hsc__picture *picture, const hsc__heatmap *map, h
 hsc_status hsc__layout_grid(hsc__picture *picture, const hsc__heatmap *maps, size_t n_maps, int n_columns,
                             const char *title, hsc_error *err);
 
+/* lines.c: panels of curves. */
+hsc_status hsc__layout_lines(hsc__picture *picture, const char *title, const hsc__panel *panels, size_t n_panels,
+                             hsc_error *err);
+
 /* legend.c: the title and the legend at the top; returns where the next thing may begin. Notes stand at the foot. */
 double hsc__picture_head(hsc__picture *picture, const char *title, const hsc__scaling *scaling,
                          const char *value_title);
@@ -95,7 +104,7 @@ void hsc__axis_rows(hsc__picture *picture, double x, double y, const char *const
 void hsc__axis_cols(hsc__picture *picture, double x, double y, const char *const *texts, int n, int step, double cell,
                     double size);
 
-enum { HSC__MARGIN = 24 };
+enum { HSC__MARGIN = 24, HSC__LINE_WIDTH = 2, HSC__MARK_RADIUS = 3 };
 enum { HSC__INK = 0x1f2328, HSC__GREY = 0x57606a, HSC__WHITE = 0xffffff };
 
 /* Back ends: each appends the whole file. */

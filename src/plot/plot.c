@@ -1,4 +1,4 @@
-/* The two calls that write pictures: check, lay out, draw in the format that the path's ending names. */
+/* The calls that write pictures: check, lay out, draw in the format that the path's ending names. */
 #include "plot/plot.h"
 
 #include "base/file.h"
@@ -93,6 +93,32 @@ hsc_status hsc__plot_grid(const char *path, const hsc__heatmap *maps, size_t n_m
     for (size_t m = 0; m < n_maps; m++) HSC_TRY(hsc__heatmap_check(&maps[m], HSC__PLOT_MAX_TOKENS, err));
     HSC_TRY(hsc__picture_init(&picture, err));
     hsc_status status = hsc__layout_grid(&picture, maps, n_maps, n_columns, title, err);
+    if (status == HSC_OK) status = write_picture(&picture, draw, path, err);
+    hsc__picture_free(&picture);
+    return status;
+}
+
+static hsc_status check_panel(const hsc__panel *panel, hsc_error *err)
+{
+    HSC_FAIL_IF(panel->n_curves < 1 || panel->n_curves > HSC__MAX_CURVES, HSC_EINVAL,
+                "%zu curves in a panel: from 1 to %d are possible", panel->n_curves, HSC__MAX_CURVES);
+    for (size_t c = 0; c < panel->n_curves; c++)
+        HSC_FAIL_IF(panel->curves[c].n && (!panel->curves[c].x || !panel->curves[c].y), HSC_EINVAL,
+                    "curve %zu has %zu points and no values", c, panel->curves[c].n);
+    return HSC_OK;
+}
+
+hsc_status hsc__plot_lines(const char *path, const char *title, const hsc__panel *panels, size_t n_panels,
+                           hsc_error *err)
+{
+    draw_fn draw = NULL;
+    hsc__picture picture;
+    HSC_TRY(find_format(&draw, path, err));
+    HSC_FAIL_IF(n_panels < 1 || n_panels > HSC__MAX_PANELS, HSC_EINVAL, "%zu panels: from 1 to %d are possible",
+                n_panels, HSC__MAX_PANELS);
+    for (size_t p = 0; p < n_panels; p++) HSC_TRY(check_panel(&panels[p], err));
+    HSC_TRY(hsc__picture_init(&picture, err));
+    hsc_status status = hsc__layout_lines(&picture, title, panels, n_panels, err);
     if (status == HSC_OK) status = write_picture(&picture, draw, path, err);
     hsc__picture_free(&picture);
     return status;

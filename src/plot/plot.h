@@ -1,5 +1,6 @@
 /* Views of an attention pattern: pictures (.png, .svg, .pdf) and a heatmap for the terminal. Rows are the tokens that
- * look, top to bottom; columns are the tokens looked at, left to right; every view says so.
+ * look, top to bottom; columns are the tokens looked at, left to right; every view says so. Beside them curves, one
+ * quantity against another.
  * Labels and titles are shown as they are typed: nothing is markup, blanks and line ends are visible, a control
  * character never gets through (hsc__text_label). */
 #ifndef HSC_PLOT_PLOT_H
@@ -54,6 +55,30 @@ hsc_status hsc__plot_heatmap(const char *path, const hsc__heatmap *map, hsc_erro
  * Further HSC_EINVAL: no maps, or more than fit into the largest picture (about 80 by 80). */
 hsc_status hsc__plot_grid(const char *path, const hsc__heatmap *maps, size_t n_maps, int n_columns, const char *title,
                           hsc_error *err);
+
+/* One quantity against another. Points are joined in order and marked; those that are not finite, or have no place on a
+ * logarithmic axis, are left out. */
+typedef struct hsc__curve {
+    const char *name; /* UTF-8, in the legend; NULL: not named */
+    size_t n;
+    const double *x, *y; /* [n] */
+    bool plain;          /* a line without marks, for what is computed, not measured */
+} hsc__curve;
+
+typedef struct hsc__panel {
+    const char *title, *x_title, *y_title; /* UTF-8; NULL: none */
+    bool log_x, log_y;
+    const hsc__curve *curves;
+    size_t n_curves;
+} hsc__panel;
+
+enum { HSC__MAX_PANELS = 4, HSC__MAX_CURVES = 8 };
+
+/* Writes panels of curves beside each other, with axes, ticks and a legend each; `title` (NULL: none) heads the whole.
+ * HSC_EINVAL: another ending, no panels or more than 4, no curve or more than 8 in a panel, no point in a panel that
+ * can be shown. HSC_EIO, HSC_ENOTFOUND, HSC_ENOMEM as for hsc__plot_heatmap. */
+hsc_status hsc__plot_lines(const char *path, const char *title, const hsc__panel *panels, size_t n_panels,
+                           hsc_error *err);
 
 typedef enum { HSC__TERMINAL_PLAIN = 0, HSC__TERMINAL_256, HSC__TERMINAL_TRUECOLOR } hsc__terminal_mode;
 

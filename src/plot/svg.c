@@ -142,6 +142,24 @@ static hsc_status add_cells(hsc__string *out, const hsc__item *item, hsc_error *
     return HSC_OK;
 }
 
+static void add_line(hsc__string *out, const hsc__item *item)
+{
+    hsc__string_printf(out, "<polyline fill=\"none\" stroke=\"#%06x\" stroke-width=\"%d\" stroke-linejoin=\"round\"",
+                       (unsigned)item->colour, HSC__LINE_WIDTH);
+    hsc__string_text(out, " points=\"");
+    for (size_t i = 0; i < 2 * item->n_points; i++) {
+        if (i) hsc__string_text(out, i % 2 ? "," : " ");
+        hsc__string_double(out, 7, round(item->points[i] * 100) / 100);
+    }
+    hsc__string_text(out, "\"/>\n");
+    for (size_t i = 0; i < item->n_points && item->marked; i++) {
+        hsc__string_text(out, "<circle");
+        add_number(out, "cx", item->points[2 * i]);
+        add_number(out, "cy", item->points[2 * i + 1]);
+        hsc__string_printf(out, " r=\"%d\" fill=\"#%06x\"/>\n", HSC__MARK_RADIUS, (unsigned)item->colour);
+    }
+}
+
 static void add_head(hsc__string *out, const hsc__picture *picture)
 {
     hsc__string_text(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\"");
@@ -172,6 +190,7 @@ hsc_status hsc__draw_svg(const hsc__picture *picture, hsc__string *out, hsc_erro
         case HSC__ITEM_TEXT: add_text(out, item); break;
         case HSC__ITEM_RAMP: add_ramp(out, item); break;
         case HSC__ITEM_CELLS: HSC_TRY(add_cells(out, item, err)); break;
+        case HSC__ITEM_LINE: add_line(out, item); break;
         }
     }
     hsc__string_text(out, "</svg>\n");
