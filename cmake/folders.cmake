@@ -69,6 +69,7 @@ target_include_directories(headscope PUBLIC ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(headscope PRIVATE ${core_links})
 
 headscope_folder(cli LINK headscope_static hsc_plot hsc_hub PkgConfig::CURL PkgConfig::JANSSON)
+target_include_directories(obj_cli PRIVATE ${PROJECT_SOURCE_DIR}) # examples/lesson/lesson.h
 if(EXISTS ${PROJECT_SOURCE_DIR}/src/cli/main.c)
     headscope_objects(program_objects cli plot hub)
     add_executable(headscope_program ${PROJECT_SOURCE_DIR}/src/cli/main.c ${program_objects})

@@ -12,10 +12,10 @@
  *     dimensions multiplied, where a layer treats every row alike.
  *   - `_forward` writes its outputs. An output may be an input only where it says so.
  *   - `_backward` takes what `_forward` read, and dy, the derivative of the loss by the output. It ADDS the derivatives
- * by inputs and parameters to dx, dw, ...; set them to 0 first. NULL: not wanted. They must not overlap with dy.
+ *     by inputs and parameters to dx, dw, ...; set them to 0 first. NULL: not wanted. They must not overlap with dy.
  *   - A row's result is the same bits for any number of rows beside it and any number of threads.
  *   - HSC_EINVAL: a size is out of range or an array is NULL; the message names it. HSC_ENOMEM: no room for scratch.
- * What returns void cannot fail. n_rows and n_batch may be 0, and nothing happens.
+ *     What returns void cannot fail. n_rows and n_batch may be 0, and nothing happens.
  */
 #ifndef HEADSCOPE_NN_H
 #define HEADSCOPE_NN_H

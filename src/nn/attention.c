@@ -1,7 +1,8 @@
 /*
- * softmax(q k^T scale) v by the engine's attention: the keys and values of a head go into a cache of the engine's
- * layout, and its queries are run over it. Backward (docs/math/attention.md), with P the weights: dV = P^T dO;  dP = dO
- * V^T;  dS = scale P (dP - rowsum(P dP));  dQ = dS K;  dK = dS^T Q.
+ * softmax(q k^T scale) v by the engine's attention: the keys of a head are packed into the tiles of the engine's cache,
+ * the values stay where they are if they can, and the queries are run over both.
+ * Backward (docs/math/attention.md), with P the weights and dO the derivative of the output:
+ *     dV = P^T dO,   dP = dO V^T,   dS = scale P (dP - rowsum(P dP)),   dQ = dS K,   dK = dS^T Q.
  */
 #include "nn/attention.h"
 
@@ -25,20 +26,24 @@ static int cells(const hsc__nn_head *head)
     return (head->n_key + HSC__K_CHUNK - 1) / HSC__K_CHUNK * HSC__K_CHUNK;
 }
 
+/* Whether the values can be read where they are. */
+static bool dense_values(const hsc__nn_head *head)
+{
+    return head->v_stride == (size_t)width(head);
+}
+
 hsc_status hsc__nn_room_init(hsc__nn_room *room, const hsc__nn_head *head, hsc_error *err)
 {
-    size_t d = (size_t)width(head), cache = d * (size_t)cells(head);
-    size_t n_query = (size_t)head->n_query, n_key = (size_t)head->n_key;
+    size_t d = (size_t)width(head), n_query = (size_t)head->n_query, n_key = (size_t)head->n_key;
     *room = (hsc__nn_room){0};
-    hsc_status status = hsc__nn_floats(&room->keys, cache, err);
-    if (status == HSC_OK) status = hsc__nn_floats(&room->values, cache, err);
+    hsc_status status = hsc__nn_floats(&room->keys, d * (size_t)cells(head), err);
+    if (status == HSC_OK && !dense_values(head)) status = hsc__nn_floats(&room->values, n_key * d, err);
     if (status == HSC_OK && head->d_k != head->d_v) {
         status = hsc__nn_floats(&room->q, n_query * d, err);
         if (status == HSC_OK) status = hsc__nn_floats(&room->rows, n_key * d, err);
         if (status == HSC_OK) status = hsc__nn_floats(&room->out, n_query * d, err);
     }
     if (status != HSC_OK) hsc__nn_room_free(room);
-    else memset(room->keys, 0, cache * sizeof *room->keys);
     return status;
 }
 
@@ -65,17 +70,40 @@ static const float *widen(const float *x, size_t *stride, int n_rows, int from, 
     return copy;
 }
 
-static hsc__kv store(const hsc__kernels *kernels, hsc__nn_room *room, const hsc__nn_head *head)
+/* Keys as panels of the matrix kernel; what a tile has beyond the last key becomes 0. */
+static void pack_keys(const hsc__kernels *kernels, const hsc__nn_head *head, hsc__nn_room *room)
+{
+    int d = width(head), nr = kernels->nr;
+    size_t stride = head->k_stride;
+    const float *k = widen(head->k, &stride, head->n_key, head->d_k, d, room->rows);
+    for (int key = 0; key < head->n_key; key += nr) {
+        int n = head->n_key - key < nr ? head->n_key - key : nr;
+        float *tile = room->keys + (size_t)key * (size_t)d;
+        for (int d0 = 0; d0 < d; d0 += HSC__K_CHUNK)
+            kernels->pack(HSC_F32, k + (size_t)key * stride, stride * sizeof *k, n, d0,
+                          d - d0 < HSC__K_CHUNK ? d - d0 : HSC__K_CHUNK, tile + (size_t)d0 * (size_t)nr);
+    }
+}
+
+/* The values as rows one after the other. */
+static const float *value_rows(const hsc__nn_head *head, hsc__nn_room *room)
+{
+    size_t d = (size_t)width(head), stride = head->v_stride;
+    if (dense_values(head)) return head->v;
+    const float *v = widen(head->v, &stride, head->n_key, head->d_v, (int)d, room->values);
+    for (int r = 0; r < head->n_key && v != room->values; r++)
+        memcpy(room->values + (size_t)r * d, v + (size_t)r * stride, d * sizeof *v);
+    return room->values;
+}
+
+static hsc__kv cache_of(const hsc__kernels *kernels, hsc__nn_room *room, const hsc__nn_head *head)
 {
     int d = width(head);
-    size_t k_stride = head->k_stride, v_stride = head->v_stride;
     hsc__kv kv = {.dtype = HSC_F32, .n_kv_heads = 1, .d_head = d, .n_cells = cells(head)};
     kv.head_bytes = hsc__kv_head_bytes(HSC_F32, d, kv.n_cells);
+    pack_keys(kernels, head, room);
     kv.k = (char *)room->keys;
-    kv.v = (char *)room->values;
-    const float *k = widen(head->k, &k_stride, head->n_key, head->d_k, d, room->rows);
-    const float *v = widen(head->v, &v_stride, head->n_key, head->d_v, d, room->rows);
-    hsc__kv_store(kernels, &kv, 0, head->n_key, k, k_stride, v, v_stride);
+    kv.v = (char *)(uintptr_t)value_rows(head, room);
     return kv;
 }
 
@@ -97,7 +125,7 @@ void hsc__nn_head_forward(const hsc__exec *exec, hsc__nn_room *room, const hsc__
     int d = width(head);
     bool narrow = head->d_v < d;
     size_t q_stride = head->q_stride;
-    hsc__kv kv = store(exec->kernels, room, head);
+    hsc__kv kv = cache_of(exec->kernels, room, head);
     int first = head->causal || head->window > 0 ? head->n_key - head->n_query : 0;
     hsc__attention_seq seq = {0, head->n_query, first, head->n_key, kv};
     hsc__attention job = {.n_heads = 1,

@@ -14,9 +14,10 @@ typedef struct hsc__nn_head {
     int causal, window;           /* as hsc_nn_mask */
 } hsc__nn_head;
 
-/* What all heads of one call share; made for the largest of them. */
+/* What all heads of one call share; made for the sizes and strides of one of them. */
 typedef struct hsc__nn_room {
-    float *keys, *values;  /* the cache that the engine's attention reads */
+    float *keys;           /* in the tiles that the engine's attention reads */
+    float *values;         /* copies of rows that do not lie one after the other */
     float *q, *rows, *out; /* copies of d columns where d_k and d_v differ */
 } hsc__nn_room;
 hsc_status hsc__nn_room_init(hsc__nn_room *room, const hsc__nn_head *head, hsc_error *err);

@@ -38,6 +38,13 @@ class Layers(RepoTest):
         root = self.tree({"include/headscope.h": '#include "base/a.h"\n', "src/base/a.h": LEAF})
         self.assertComplains(layers.check(root), "a public header")
 
+    def test_examples_see_public_headers(self):
+        root = self.tree({"examples/lesson/a.c": '#include "lesson.h"\n#include "headscope/nn.h"\n#include "base/a.h"\n',
+                          "examples/lesson/lesson.h": LEAF, "src/base/a.h": LEAF,
+                          "src/cli/a.c": '#include "examples/lesson/lesson.h"\n',
+                          "src/base/a.c": '#include "examples/lesson/lesson.h"\n'})
+        self.assertComplains(layers.check(root), 'examples/lesson/a.c:3: "base/a.h"', "src/base/a.c:1:")
+
     def test_unknown_folder(self):
         self.assertComplains(layers.check(self.tree({"src/misc/a.c": LEAF, "src/b.c": LEAF})), "src/b.c", "src/misc/a.c")
 

@@ -1,0 +1,167 @@
+"""headscope lesson: every program's whole output, alone and inside headscope, on every instruction set, against the stored
+one; measured times and bytes are left out. The stored outputs were checked against PyTorch by tests/peers.
+
+    test_lesson.py --write      stores what the program prints now
+"""
+
+import os
+import pathlib
+import re
+import sys
+import unittest
+
+from program import PROGRAM, SOURCE, ProgramTest, environment, main
+
+STORED = SOURCE / "tests" / "golden" / "lesson"
+SOURCES = sorted((SOURCE / "examples" / "lesson").glob("[0-9][0-9]_*.c"))
+ALONE = pathlib.Path(PROGRAM).parent / "lesson"
+SMOLLM2 = os.environ.get("HEADSCOPE_SMOLLM2")
+SMOLLM2 = SMOLLM2 if SMOLLM2 and os.path.exists(SMOLLM2) else None
+MEASURED = "09_cost"
+ASK_A_MODEL = ("08_next_words", "16_wide")
+
+
+def masked(name, text):
+    """The output without what was measured: the numbers of the table below its first line."""
+    if name != MEASURED:
+        return text
+    first, rest = text.split("\n", 1)
+    return first + "\n" + re.sub(r" +\d+(\.\d+)?(?=[ \n])", " #", rest).replace("window #", "window 128")
+
+
+def number(source):
+    return int(source.name[:2])
+
+
+def stored(name):
+    return (STORED / f"{name}.txt").read_text()
+
+
+class Lesson(ProgramTest):
+    def levels(self):
+        """Instruction sets that this machine has."""
+        names = ("ref", "avx2", "avx512", "neon")
+        return [n for n in names if f"kernels: {n}\n" in self.good("--version", env={"HEADSCOPE_ISA": n})]
+
+    def test_inside_headscope(self):
+        for level in self.levels():
+            for source in SOURCES:
+                if source.stem == MEASURED and level == "ref":
+                    continue  # tens of seconds without vectors
+                with self.subTest(lesson=source.stem, level=level):
+                    text = self.good("lesson", number(source), env={"HEADSCOPE_ISA": level})
+                    self.assertEqual(masked(source.stem, text), stored(source.stem))
+
+    def test_alone(self):
+        for source in SOURCES:
+            with self.subTest(lesson=source.stem):
+                program = ALONE / source.stem
+                self.assertTrue(program.exists(), f"no {program}")
+                text = self.output(program)
+                self.assertEqual(masked(source.stem, text), stored(source.stem))
+
+    def output(self, program, *args):
+        import subprocess
+        done = subprocess.run([str(program), *args], capture_output=True, timeout=300, env=environment())
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        return done.stdout.decode()
+
+    def test_with_a_model(self):
+        if not SMOLLM2:
+            self.skipTest("skipped: no HEADSCOPE_SMOLLM2")
+        for name in ASK_A_MODEL:
+            for level in self.levels():
+                if level == "ref":
+                    continue
+                with self.subTest(lesson=name, level=level):
+                    text = self.good("lesson", name[:2], "-m", SMOLLM2, env={"HEADSCOPE_ISA": level})
+                    self.assertEqual(text, stored(name + ".smollm2"))
+            self.assertEqual(self.output(ALONE / name, SMOLLM2), stored(name + ".smollm2"))
+        text = self.good("lesson", "wide", env={"HEADSCOPE_MODEL": SMOLLM2})
+        self.assertEqual(text, stored("16_wide.smollm2"))
+
+    def test_cost_grows_as_it_should(self):
+        """Bytes do not depend on how busy the machine is: the table is quadratic, tiles are linear at most."""
+        lines = self.good("lesson", "cost").splitlines()
+        memory = {line[:14].strip(): float(line.split()[-1]) for line in lines[lines.index("memory in KiB") + 1 :]}
+        self.assertTrue(1.8 < memory["full table"] <= 2.05, memory)
+        for way in ("tiles", "window 128", "cache, a token"):
+            self.assertTrue(0.5 < memory[way] <= 1.05, memory)
+
+    def test_list_and_all(self):
+        text = self.good("lesson")
+        for source in SOURCES:
+            self.assertRegex(text, rf"(?m)^ ?{number(source)}  {source.stem[3:]} +\w")
+        self.assertEqual(len(re.findall(r"(?m)^ ?\d+  ", text)), len(SOURCES))
+        text, at = self.good("lesson", "--all"), 0
+        for source in SOURCES:
+            begin = text.index(f"{number(source)}. ", at)
+            at = text.index("\n\n", begin) + 2
+            end = text.find(f"\n{number(source) + 1}. ", at) if number(source) < len(SOURCES) else len(text)
+            self.assertEqual(masked(source.stem, text[at:end]), stored(source.stem))
+
+    def test_by_name(self):
+        self.assertEqual(self.good("lesson", "causal"), stored("07_causal"))
+        self.assertEqual(self.good("lesson", "07"), stored("07_causal"))
+
+    def test_pictures(self):
+        for word, ending, begins in (("7", "png", b"\x89PNG"), ("9", "svg", b"<?xml"), ("14", "pdf", b"%PDF")):
+            path = self.folder / f"a.{ending}"
+            done = self.run_program("lesson", word, "--plot", path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"wrote {path}", done.stderr.decode())
+            self.assertTrue(path.read_bytes().startswith(begins))
+        svg = self.folder / "b.svg"
+        self.good("lesson", "2", "--plot", svg)
+        self.assertIn(">sqrt(d_k)<", svg.read_text())
+        done = self.run_program("lesson", "1", "--plot", self.folder / "c.svg")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("has nothing to draw", done.stderr.decode())
+        done = self.run_program("lesson", "7", "--plot", self.folder / "c.gif")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(".png, .svg or .pdf", done.stderr.decode())
+
+    def test_refusals(self):
+        self.bad(2, "lesson", "17", says=["no lesson '17'", "1 to 16"])
+        self.bad(2, "lesson", "0", says=["no lesson '0'"])
+        self.bad(2, "lesson", "casual", says=["did you mean causal?"])
+        self.bad(2, "lesson", "3", "--all", says=["'3' and --all"])
+        self.bad(2, "lesson", "--plot", "a.png", says=["give its number"])
+        self.bad(2, "lesson", "1", "2", says=["one argument too many"])
+        done = self.run_program("lesson", "16", "-m", self.folder / "none")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("none", done.stderr.decode())
+
+    def test_help(self):
+        text = self.good("lesson", "--help")
+        self.assertTrue(text.startswith("Usage: headscope lesson "))
+        self.assertEqual(text, self.good("help", "lesson"))
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+
+    def test_sources(self):
+        """Short enough to read in one go, public headers only, and known to the list."""
+        for source in SOURCES:
+            text = source.read_text()
+            self.assertLessEqual(len(text.splitlines()), 100, source.name)
+            includes = re.findall(r'#include "(.*?)"', text)
+            self.assertEqual(includes, ["lesson.h"], source.name)
+            self.assertRegex(self.good("lesson"), rf"(?m)^ ?{number(source)}  {source.stem[3:]} ")
+
+
+def write():
+    class Writer(ProgramTest):
+        def runTest(self):
+            for source in SOURCES:
+                text = masked(source.stem, self.good("lesson", number(source)))
+                (STORED / f"{source.stem}.txt").write_text(text)
+            for name in ASK_A_MODEL if SMOLLM2 else ():
+                (STORED / f"{name}.smollm2.txt").write_text(self.good("lesson", name[:2], "-m", SMOLLM2))
+
+    unittest.TextTestRunner().run(Writer())
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        write()
+    else:
+        main()
