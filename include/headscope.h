@@ -546,6 +546,54 @@ typedef struct hsc_named_array {
 HSC_API HSC_MUST_CHECK hsc_status hsc_write_arrays(const char *path, const hsc_named_array *arrays, size_t n,
                                                    hsc_error *err);
 
+/* ------------------------------------------------------------------------------------------------ conversion ---- */
+
+/* Something that happens while hsc_convert works: a note, or else how far it is. */
+typedef struct hsc_convert_event {
+    const char *note;     /* what one should know about the result; NULL: progress */
+    const char *tensor;   /* the tensor under way */
+    uint64_t done, total; /* bytes of tensors read, and in all */
+} hsc_convert_event;
+
+typedef struct hsc_convert_options {
+    int recast; /* non-zero: matrices become `dtype`; 0: all tensors keep their types, as far as the container allows */
+    /* HSC_F32, HSC_F16 or HSC_BF16; in a GGUF file also HSC_Q8_0, HSC_Q4_0, HSC_Q4_1, HSC_Q5_0, HSC_Q4_K or HSC_Q6_K.
+     */
+    hsc_dtype dtype;
+    int pure;      /* non-zero: the output matrix too gets a 4-bit dtype; 0: it then gets HSC_Q6_K */
+    int overwrite; /* non-zero: an output that exists is replaced (a folder only when it holds a model's files) */
+    int n_threads; /* 0: what affinity and the control group allow. Never changes a result. */
+    /* May be NULL. Non-zero stops the conversion with HSC_ECANCELED. */
+    int (*tell)(void *user, const hsc_convert_event *event);
+    void *user;
+} hsc_convert_options;
+
+/* Of the tensors that were written in one type. */
+typedef struct hsc_convert_sum {
+    size_t n_tensors;
+    uint64_t n_values, n_bytes;
+    double error, size; /* sums of squares, of what rounding changed and of the values, of those that were converted */
+    double rms;         /* sqrt(error / size) */
+} hsc_convert_sum;
+
+typedef struct hsc_convert_report {
+    hsc_convert_sum types[HSC_N_DTYPES];
+    uint64_t bytes_in, bytes_out; /* of tensors */
+    double seconds;
+} hsc_convert_report;
+
+/*
+ * Converts between Hugging Face folders and GGUF files, and from GGUF to GGUF in another type. `out` ends in .gguf or
+ * is a folder to be made. Tensors stream through one at a time. In GGUF, vectors and position embeddings are float32,
+ * and a matrix whose rows are no whole blocks of `dtype` gets a type that fits: HSC_Q5_0 for HSC_Q4_K, HSC_Q8_0 for
+ * HSC_Q6_K, else HSC_F16; a note says so. The output appears under its name only when it is whole. `report` may be
+ * NULL. HSC_EINVAL: the options or the output do not go together, or the output exists. HSC_EUNSUPPORTED: the other
+ * container cannot say what the model computes, or a value does not fit the type. HSC_ECANCELED. As for hsc_model_open
+ * besides.
+ */
+HSC_API HSC_MUST_CHECK hsc_status hsc_convert(const char *in, const char *out, const hsc_convert_options *options,
+                                              hsc_convert_report *report, hsc_error *err);
+
 /* --------------------------------------------------------------------------------------------------- looking ---- */
 
 typedef struct hsc_key_weight {

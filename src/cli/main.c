@@ -15,6 +15,7 @@ static const entry commands[] = {
     {"run", hsc__cli_run, "save patterns, residual streams and logits as tensors", "See"},
     {"info", hsc__cli_info, "what is in a model: architecture, sizes, types, memory", "Models"},
     {"tokenize", hsc__cli_tokenize, "text to token ids and back", "Models"},
+    {"convert", hsc__cli_convert, "a model in the other container or another type", "Models"},
     {"pull", hsc__cli_pull, "fetch a model of the Hugging Face Hub into its cache", "Models"},
     {"lesson", hsc__cli_lesson, "a transformer built piece by piece, with its exercises", "Learn"},
     {"bench", hsc__cli_bench, "tokens a second, with and without a view of attention", "Measure"},

@@ -1,0 +1,263 @@
+/*
+ * Configuration, both ways: GGUF's keys as llama.cpp reads them from the description of a folder's model, and
+ * config.json as transformers reads it from the description of a GGUF model. What the other side has no word for is
+ * refused: a file that computes something else must not be written.
+ */
+#include "model/convert/convert.h"
+
+#include "base/dtype.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUANTISATION_VERSION = 2 };
+
+/* general.file_type: what most matrices are, by llama.cpp's numbers. */
+static int file_type(hsc_dtype dtype)
+{
+    static const signed char numbers[HSC_N_DTYPES] = {
+        [HSC_F16] = 1,   [HSC_Q4_0] = 2,    [HSC_Q4_1] = 3,    [HSC_Q8_0] = 7,  [HSC_Q5_0] = 8,
+        [HSC_Q5_1] = 9,  [HSC_Q2_K] = 10,   [HSC_Q3_K] = 11,   [HSC_Q4_K] = 14, [HSC_Q5_K] = 16,
+        [HSC_Q6_K] = 18, [HSC_IQ4_NL] = 25, [HSC_IQ4_XS] = 30, [HSC_BF16] = 32};
+    return numbers[dtype];
+}
+
+/* The type of most of the values; HSC_F32 when none is known. */
+static hsc_dtype main_type(const hsc__convert *c)
+{
+    uint64_t n[HSC_N_DTYPES] = {0};
+    hsc_dtype most = HSC_F32;
+    if (c->options->recast) return c->options->dtype;
+    for (size_t i = 0; i < c->n_items; i++) n[c->items[i].dtype] += c->items[i].from->n_elements;
+    for (int i = 0; i < HSC_OTHER; i++) {
+        if (n[i] > n[most]) most = (hsc_dtype)i;
+    }
+    return most;
+}
+
+static bool any_quantised(const hsc__convert *c)
+{
+    for (size_t i = 0; i < c->n_items; i++) {
+        hsc_dtype dtype = c->items[i].dtype;
+        if (dtype == HSC_OTHER || hsc__dtype_block(dtype) > 1) return true;
+    }
+    return false;
+}
+
+static void put_types(const hsc__convert *c, hsc__gguf_writer *w)
+{
+    hsc__gguf_put_u32(w, "general.file_type", (uint32_t)file_type(main_type(c)));
+    if (any_quantised(c)) hsc__gguf_put_u32(w, "general.quantization_version", QUANTISATION_VERSION);
+}
+
+/* --------------------------------------------------------------------------------------------- folder to GGUF ---- */
+
+static void put_key(const hsc__convert *c, hsc__gguf_writer *w, const char *name, uint32_t value)
+{
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", c->model->desc.config.arch, name);
+    hsc__gguf_put_u32(w, key, value);
+}
+
+static void put_real(const hsc__convert *c, hsc__gguf_writer *w, const char *name, float value)
+{
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", c->model->desc.config.arch, name);
+    hsc__gguf_put_f32(w, key, value);
+}
+
+/* GGUF's reader knows one activation and one scale of scores for each architecture. */
+static hsc_status check_says_all(const hsc__convert *c, hsc__act act, hsc_error *err)
+{
+    const hsc__desc *d = &c->model->desc;
+    float scale = 1 / sqrtf((float)d->config.d_head);
+    HSC_FAIL_IF(d->act != act, HSC_EUNSUPPORTED, "%s: the activation of this model cannot be told in GGUF, where %s %s",
+                c->in, d->config.arch, act == HSC__ACT_SILU ? "has silu" : "has gelu_new");
+    for (int i = 0; i < d->config.n_layers; i++) {
+        HSC_FAIL_IF(
+            d->layers[i].attn_scale != scale, HSC_EUNSUPPORTED,
+            "%s: the scale of its attention scores in layer L%d is not 1/sqrt(%d), which cannot be told in GGUF", c->in,
+            i, d->config.d_head);
+        HSC_FAIL_IF(d->layers[i].attn_cap > 0 || d->layers[i].window > 0, HSC_EUNSUPPORTED,
+                    "%s: a window or a cap of attention in layer L%d cannot be told in GGUF", c->in, i);
+    }
+    return HSC_OK;
+}
+
+/* rope_theta of config.json, wherever it stands; the model was opened with it, so its place and kind are sound. */
+static double rope_theta(const json_t *config)
+{
+    const json_t *rope = json_object_get(config, "rope_parameters");
+    const json_t *theta = json_object_get(json_is_object(rope) ? rope : config, "rope_theta");
+    if (!json_is_number(theta)) theta = json_object_get(config, "rope_theta");
+    return json_is_number(theta) ? json_number_value(theta) : 10000;
+}
+
+static void put_llama(const hsc__convert *c, hsc__gguf_writer *w)
+{
+    const hsc_config *config = &c->model->desc.config;
+    put_key(c, w, "attention.head_count_kv", (uint32_t)config->n_kv_heads);
+    put_key(c, w, "attention.key_length", (uint32_t)config->d_head);
+    put_key(c, w, "attention.value_length", (uint32_t)config->d_head);
+    put_key(c, w, "rope.dimension_count", (uint32_t)config->d_head);
+    put_real(c, w, "rope.freq_base", (float)rope_theta(c->config));
+    put_real(c, w, "attention.layer_norm_rms_epsilon", c->model->desc.norm_eps);
+}
+
+hsc_status hsc__convert_put_metadata(hsc__convert *c, hsc__gguf_writer *w, hsc_error *err)
+{
+    const hsc_config *config = &c->model->desc.config;
+    bool llama = strcmp(config->arch, "llama") == 0;
+    HSC_TRY(check_says_all(c, llama ? HSC__ACT_SILU : HSC__ACT_GELU_TANH, err));
+    hsc__gguf_put_string(w, "general.architecture", config->arch, strlen(config->arch));
+    hsc__gguf_put_string(w, "general.type", "model", 5);
+    hsc__gguf_put_string(w, "general.name", config->name, strlen(config->name));
+    put_types(c, w);
+    put_key(c, w, "vocab_size", (uint32_t)config->d_vocab);
+    put_key(c, w, "context_length", (uint32_t)config->n_ctx);
+    put_key(c, w, "embedding_length", (uint32_t)config->d_model);
+    put_key(c, w, "block_count", (uint32_t)config->n_layers);
+    put_key(c, w, "feed_forward_length", (uint32_t)config->d_mlp);
+    put_key(c, w, "attention.head_count", (uint32_t)config->n_heads);
+    if (llama) put_llama(c, w);
+    else put_real(c, w, "attention.layer_norm_epsilon", c->model->desc.norm_eps);
+    return HSC_OK;
+}
+
+/* What is said anew, or was true of the old file only. */
+static bool is_replaced(const char *key)
+{
+    static const char *const keys[] = {"general.file_type", "general.quantization_version", "general.alignment"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (strcmp(key, keys[i]) == 0) return true;
+    }
+    return strncmp(key, "split.", 6) == 0;
+}
+
+void hsc__convert_copy_metadata(hsc__convert *c, hsc__gguf_writer *w)
+{
+    hsc__gguf_put_all(w, c->gguf, is_replaced);
+    put_types(c, w);
+}
+
+/* --------------------------------------------------------------------------------------------- GGUF to folder ---- */
+
+/* The shortest decimal that is this float: 1e-05 rather than 9.99999975e-06. */
+static json_t *short_real(double value)
+{
+    char text[40];
+    double read = value;
+    for (int digits = 1; digits <= 9; digits++) {
+        hsc__format_double(text, sizeof text, digits, (double)(float)value);
+        if (hsc__parse_double(text, &read) && (float)read == (float)value) break;
+    }
+    return json_real(read);
+}
+
+static int set(json_t *object, const char *field, json_t *value)
+{
+    return json_object_set_new(object, field, value);
+}
+
+static int set_int(json_t *object, const char *field, int value)
+{
+    return set(object, field, json_integer(value));
+}
+
+static int add_gpt2(json_t *o, const hsc__desc *d)
+{
+    const hsc_config *c = &d->config;
+    return set_int(o, "n_embd", c->d_model) | set_int(o, "n_layer", c->n_layers) | set_int(o, "n_head", c->n_heads) |
+           set_int(o, "n_positions", c->n_ctx) | set_int(o, "n_ctx", c->n_ctx) |
+           set(o, "n_inner", c->d_mlp == 4 * c->d_model ? json_null() : json_integer(c->d_mlp)) |
+           set(o, "activation_function", json_string("gelu_new")) |
+           set(o, "layer_norm_epsilon", short_real((double)d->norm_eps));
+}
+
+static int add_llama(json_t *o, const hsc__desc *d, double theta)
+{
+    const hsc_config *c = &d->config;
+    return set_int(o, "hidden_size", c->d_model) | set_int(o, "num_hidden_layers", c->n_layers) |
+           set_int(o, "num_attention_heads", c->n_heads) | set_int(o, "num_key_value_heads", c->n_kv_heads) |
+           set_int(o, "head_dim", c->d_head) | set_int(o, "intermediate_size", c->d_mlp) |
+           set_int(o, "max_position_embeddings", c->n_ctx) | set(o, "hidden_act", json_string("silu")) |
+           set(o, "rms_norm_eps", short_real((double)d->norm_eps)) | set(o, "rope_theta", short_real(theta)) |
+           set(o, "rope_parameters", json_pack("{s:s, s:o}", "rope_type", "default", "rope_theta", short_real(theta))) |
+           set(o, "attention_bias", json_boolean(d->layers[0].w_q.bias != NULL)) |
+           set(o, "mlp_bias", json_boolean(d->layers[0].w_in.bias != NULL));
+}
+
+/* transformers gives all of these biases or none. */
+static hsc_status check_biases(const hsc__convert *c, hsc_error *err)
+{
+    const hsc__desc *d = &c->model->desc;
+    bool attention = d->layers[0].w_q.bias != NULL, mlp = d->layers[0].w_in.bias != NULL;
+    for (int i = 0; i < d->config.n_layers; i++) {
+        const hsc__layer *l = &d->layers[i];
+        bool alike = (l->w_q.bias != NULL) == attention && (l->w_k.bias != NULL) == attention &&
+                     (l->w_v.bias != NULL) == attention && (l->w_o.bias != NULL) == attention &&
+                     (l->w_in.bias != NULL) == mlp && (l->w_up.bias != NULL) == mlp && (l->w_out.bias != NULL) == mlp;
+        HSC_FAIL_IF(!alike, HSC_EUNSUPPORTED, "%s: layer L%d has some biases and not others, for which config.json %s",
+                    c->in, i, "has no words");
+    }
+    return HSC_OK;
+}
+
+/* Sets bos_token_id and its like where the file names such tokens. */
+static hsc_status add_ids(const hsc__convert *c, json_t *o, hsc_error *err)
+{
+    static const char *const names[][2] = {{"bos_token_id", "tokenizer.ggml.bos_token_id"},
+                                           {"eos_token_id", "tokenizer.ggml.eos_token_id"},
+                                           {"pad_token_id", "tokenizer.ggml.padding_token_id"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        int64_t id;
+        HSC_TRY(hsc__gguf_get_int(c->gguf, names[i][1], -1, INT64_MIN, INT64_MAX, &id, err));
+        json_t *value = id >= 0 && id < c->model->desc.config.d_vocab ? json_integer(id) : json_null();
+        if (set(o, names[i][0], value) != 0) return hsc__fail_memory(err, 1, "config.json");
+    }
+    return HSC_OK;
+}
+
+static const char *torch_type(hsc_dtype dtype)
+{
+    return dtype == HSC_F16 ? "float16" : dtype == HSC_BF16 ? "bfloat16" : dtype == HSC_F64 ? "float64" : "float32";
+}
+
+/* A folder's own config.json, with the new type. */
+static hsc_status copy_config(hsc__convert *c, json_t *o, hsc_error *err)
+{
+    const char *type = torch_type(main_type(c));
+    int failed = json_object_update(o, c->config);
+    const char *field = json_object_get(o, "torch_dtype") ? "torch_dtype" : "dtype";
+    if (failed || set(o, field, json_string(type)) != 0) return hsc__fail_memory(err, 1, "config.json");
+    return HSC_OK;
+}
+
+static hsc_status make_config(hsc__convert *c, json_t *o, hsc_error *err)
+{
+    const hsc__desc *d = &c->model->desc;
+    bool llama = strcmp(d->config.arch, "llama") == 0;
+    double theta;
+    HSC_TRY(hsc__gguf_get_double(c->gguf, "llama.rope.freq_base", 10000, &theta, err));
+    if (llama) HSC_TRY(check_biases(c, err));
+    int failed = set(o, "architectures", json_pack("[s]", llama ? "LlamaForCausalLM" : "GPT2LMHeadModel")) |
+                 set(o, "model_type", json_string(d->config.arch));
+    failed |= llama ? add_llama(o, d, theta) : add_gpt2(o, d);
+    failed |= set_int(o, "vocab_size", d->config.d_vocab) |
+              set(o, "tie_word_embeddings", json_boolean(d->config.tied)) |
+              set(o, "torch_dtype", json_string(torch_type(main_type(c))));
+    if (failed) return hsc__fail_memory(err, 1, "config.json");
+    return add_ids(c, o, err);
+}
+
+hsc_status hsc__convert_config(hsc__convert *c, json_t **out, hsc_error *err)
+{
+    *out = json_object();
+    if (!*out) return hsc__fail_memory(err, 1, "config.json");
+    hsc_status status = c->config ? copy_config(c, *out, err) : make_config(c, *out, err);
+    if (status == HSC_OK) return HSC_OK;
+    json_decref(*out);
+    *out = NULL;
+    return status;
+}

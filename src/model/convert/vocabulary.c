@@ -1,0 +1,260 @@
+/*
+ * A folder's tokenizer as GGUF's keys: the tokens as they are spelled, their kinds, merges in order, and the name of
+ * the pre-tokenizer, which is found by comparing its steps with those that each name stands for.
+ */
+#include "model/convert/convert.h"
+
+#include "tokenizer/gguf_pre.h"
+#include "tokenizer/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY(name) "tokenizer.ggml." name
+
+/* tokenizer.ggml.token_type */
+enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER_DEFINED, TYPE_UNUSED, TYPE_BYTE };
+
+static bool same_steps(const hsc__splitter *a, const hsc__splitter *b)
+{
+    if (a->n_steps != b->n_steps) return false;
+    for (size_t i = 0; i < a->n_steps; i++) {
+        const hsc__split_step *x = &a->step[i], *y = &b->step[i];
+        if (x->pattern || y->pattern || x->kind != y->kind || x->scan != y->scan) return false;
+        if (x->kind != HSC__SPLIT_SCAN && (x->behavior != y->behavior || x->invert != y->invert)) return false;
+    }
+    return true;
+}
+
+/* The name in tokenizer.ggml.pre, or NULL. */
+static const char *pre_name(const hsc_tokenizer *t)
+{
+    static const char *const names[] = {"gpt-2", "smollm", "llama-bpe", "smaug-bpe", "qwen2"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        hsc__splitter splitter = {0};
+        hsc__gguf_pre rules = {0};
+        bool same = hsc__gguf_pre_load(&splitter, &rules, names[i], NULL) == HSC_OK &&
+                    same_steps(&splitter, &t->splitter) && rules.ignore_merges == t->bpe.ignore_merges;
+        hsc__splitter_free(&splitter);
+        if (same) return names[i];
+    }
+    return NULL;
+}
+
+static int32_t type_of(const hsc_tokenizer *t, hsc_token id)
+{
+    if (!t->bpe.byte_level && id == t->bpe.unk) return TYPE_UNKNOWN;
+    if (t->bpe.byte_fallback && hsc__byte_piece(t->vocab.text[id]) >= 0) return TYPE_BYTE;
+    switch (t->vocab.kind[id]) {
+    case HSC__TOKEN_SPECIAL: return TYPE_CONTROL;
+    case HSC__TOKEN_ADDED: return TYPE_USER_DEFINED;
+    case HSC__TOKEN_BYTE: return TYPE_BYTE;
+    case HSC__TOKEN_UNUSED: return TYPE_UNUSED;
+    default: return TYPE_NORMAL;
+    }
+}
+
+/* One text and kind for every row of the embedding; rows that no token has are padding, as llama.cpp names it. */
+static hsc_status put_tokens(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_error *err)
+{
+    size_t n = (size_t)c->model->desc.config.d_vocab;
+    hsc__bytes *texts = hsc__arena_alloc(&c->arena, n * sizeof *texts);
+    int32_t *types = hsc__arena_alloc(&c->arena, n * sizeof *types);
+    if (!texts || !types) return hsc__fail_memory(err, n * (sizeof *texts + sizeof *types), "the vocabulary");
+    for (size_t i = 0; i < n; i++) {
+        if (i < t->vocab.n && t->vocab.kind[i] != HSC__TOKEN_NONE) {
+            texts[i] = t->vocab.text[i];
+            types[i] = type_of(t, (hsc_token)i);
+            continue;
+        }
+        texts[i].data = hsc__convert_text(c, "[PAD%zu]", i);
+        if (!texts[i].data) return hsc__fail_memory(err, 16, "the vocabulary");
+        texts[i].n = strlen(texts[i].data);
+        types[i] = TYPE_UNUSED;
+    }
+    if (t->vocab.n > n)
+        hsc__convert_note(c, "the tokenizer has %zu tokens, the embedding %zu rows: the tokens past it are left out",
+                          t->vocab.n, n);
+    hsc__gguf_put_strings(w, KEY("tokens"), texts, n);
+    hsc__gguf_put_ints(w, KEY("token_type"), types, n);
+    return HSC_OK;
+}
+
+static int by_rank(const void *left, const void *right)
+{
+    const hsc__merge *a = left, *b = right;
+    return (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+/* The merges in order, in the arena. */
+static hsc_status sorted_merges(hsc__convert *c, const hsc__bpe *bpe, hsc__merge **out, size_t *n, hsc_error *err)
+{
+    *n = 0;
+    *out = hsc__arena_alloc(&c->arena, (bpe->n_merges + 1) * sizeof **out);
+    if (!*out) return hsc__fail_memory(err, bpe->n_merges * sizeof **out, "the merges");
+    for (size_t i = 0; i < bpe->n_slots; i++) {
+        if (bpe->slot[i].left >= 0) (*out)[(*n)++] = bpe->slot[i];
+    }
+    qsort(*out, *n, sizeof **out, by_rank);
+    return HSC_OK;
+}
+
+/* "left right" */
+static hsc_status put_merges(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_error *err)
+{
+    hsc__merge *merges;
+    size_t n;
+    HSC_TRY(sorted_merges(c, &t->bpe, &merges, &n, err));
+    hsc__bytes *texts = hsc__arena_alloc(&c->arena, (n + 1) * sizeof *texts);
+    if (!texts) return hsc__fail_memory(err, n * sizeof *texts, "the merges");
+    for (size_t i = 0; i < n; i++) {
+        hsc__bytes left = t->vocab.text[merges[i].left], right = t->vocab.text[merges[i].right];
+        char *text = hsc__arena_alloc(&c->arena, left.n + right.n + 1);
+        if (!text) return hsc__fail_memory(err, left.n + right.n + 1, "a merge");
+        memcpy(text, left.data, left.n);
+        text[left.n] = ' ';
+        memcpy(text + left.n + 1, right.data, right.n);
+        texts[i] = (hsc__bytes){text, left.n + right.n + 1};
+    }
+    hsc__gguf_put_strings(w, KEY("merges"), texts, n);
+    return HSC_OK;
+}
+
+/* SentencePiece's scores say what merges say by their order: the sooner, the higher. What no merge makes comes last. */
+static hsc_status put_scores(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_error *err)
+{
+    size_t n_merges, n = (size_t)c->model->desc.config.d_vocab;
+    hsc__merge *merges;
+    HSC_TRY(sorted_merges(c, &t->bpe, &merges, &n_merges, err));
+    float *scores = hsc__arena_alloc(&c->arena, n * sizeof *scores);
+    if (!scores) return hsc__fail_memory(err, n * sizeof *scores, "the scores");
+    for (size_t i = 0; i < n; i++) scores[i] = -1e6f;
+    for (size_t i = n_merges; i-- > 0;) {
+        if ((size_t)merges[i].merged < n) scores[merges[i].merged] = -(float)i;
+    }
+    hsc__gguf_put_floats(w, KEY("scores"), scores, n);
+    return HSC_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------- special tokens ---- */
+
+/* tokenizer_config.json, special_tokens_map.json and the like: an object, or NULL when absent or damaged (the tokenizer
+ * was loaded from them, so what matters in them was checked). */
+static json_t *load_beside(const hsc__convert *c, const char *name)
+{
+    json_t *json = NULL;
+    char *text = NULL, *path = hsc__path_join(c->in, name);
+    size_t n;
+    if (path && hsc__is_file(path) && hsc__read_file(&text, &n, path, HSC__TOKENIZER_FILE_LIMIT, NULL) == HSC_OK)
+        json = json_loadb(text, n, JSON_DECODE_INT_AS_REAL, NULL); /* model_max_length may be 10 to the 30th */
+    hsc__free(text);
+    hsc__free(path);
+    return json;
+}
+
+/* A token named in `settings` by its text, or else by its id in config.json (the first of a list). -1: none. */
+static hsc_token special_id(const hsc__convert *c, const hsc_tokenizer *t, const json_t *settings, const char *name)
+{
+    char field[32];
+    const json_t *value = json_object_get(settings, name);
+    if (json_is_object(value)) value = json_object_get(value, "content");
+    hsc_token id = json_is_string(value) ? hsc_token_find(t, json_string_value(value), json_string_length(value)) : -1;
+    if (id < 0) {
+        snprintf(field, sizeof field, "%s_id", name);
+        value = json_object_get(c->config, field);
+        if (json_is_array(value)) value = json_array_get(value, 0);
+        json_int_t number = json_is_integer(value) ? json_integer_value(value) : -1;
+        id = number >= 0 && number < c->model->desc.config.d_vocab ? (hsc_token)number : -1;
+    }
+    return id < c->model->desc.config.d_vocab ? id : -1;
+}
+
+static void put_template(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_token bos, hsc_token eos)
+{
+    const hsc__template *p = &t->template;
+    bool begins = p->n_before == 1 && p->before[0] == bos, ends = p->n_after == 1 && p->after[0] == eos;
+    if ((p->n_before && !begins) || (p->n_after && !ends))
+        hsc__convert_note(c, "the tokenizer adds special tokens that are not bos and eos, which GGUF cannot say");
+    hsc__gguf_put_bool(w, KEY("add_bos_token"), begins);
+    hsc__gguf_put_bool(w, KEY("add_eos_token"), ends);
+}
+
+static void put_chat_template(const hsc__convert *c, const json_t *settings, hsc__gguf_writer *w)
+{
+    static const char key[] = "tokenizer.chat_template";
+    const json_t *value = json_object_get(settings, "chat_template");
+    char *text = NULL, *path = hsc__path_join(c->in, "chat_template.jinja");
+    size_t n;
+    if (json_is_string(value)) hsc__gguf_put_string(w, key, json_string_value(value), json_string_length(value));
+    else if (path && hsc__is_file(path) && hsc__read_file(&text, &n, path, HSC__TOKENIZER_FILE_LIMIT, NULL) == HSC_OK)
+        hsc__gguf_put_string(w, key, text, n);
+    hsc__free(text);
+    hsc__free(path);
+}
+
+static void put_special(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w)
+{
+    static const char *const names[][2] = {{"bos_token", KEY("bos_token_id")},
+                                           {"eos_token", KEY("eos_token_id")},
+                                           {"unk_token", KEY("unknown_token_id")},
+                                           {"pad_token", KEY("padding_token_id")}};
+    hsc_token ids[4];
+    json_t *settings = load_beside(c, "tokenizer_config.json");
+    for (int i = 0; i < 4; i++) {
+        ids[i] = special_id(c, t, settings, names[i][0]);
+        if (ids[i] >= 0) hsc__gguf_put_u32(w, names[i][1], (uint32_t)ids[i]);
+    }
+    put_template(c, t, w, ids[0], ids[1]);
+    put_chat_template(c, settings, w);
+    json_decref(settings);
+}
+
+/* ----------------------------------------------------------------------------------------------------- the kinds ----
+ */
+
+static void put_model(hsc__gguf_writer *w, const char *name)
+{
+    hsc__gguf_put_string(w, KEY("model"), name, strlen(name));
+}
+
+static hsc_status put_byte_level(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, const char *pre,
+                                 hsc_error *err)
+{
+    bool form = t->normalizer.n_ops == 1 && t->normalizer.op[0].kind == HSC__NFC && strcmp(pre, "qwen2") == 0;
+    if (t->normalizer.n_ops && !form)
+        hsc__convert_note(c, "the tokenizer changes text before it is cut, which GGUF cannot say of this kind");
+    put_model(w, "gpt2");
+    hsc__gguf_put_string(w, KEY("pre"), pre, strlen(pre));
+    HSC_TRY(put_tokens(c, t, w, err));
+    HSC_TRY(put_merges(c, t, w, err));
+    hsc__gguf_put_bool(w, KEY("add_space_prefix"), t->prefix.n_ops > 0);
+    put_special(c, t, w);
+    return HSC_OK;
+}
+
+static hsc_status put_sentencepiece(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_error *err)
+{
+    bool prefix = false;
+    for (size_t i = 0; i < t->normalizer.n_ops; i++) prefix |= t->normalizer.op[i].kind != HSC__REPLACE;
+    put_model(w, "llama");
+    hsc__gguf_put_string(w, KEY("pre"), "default", 7);
+    HSC_TRY(put_tokens(c, t, w, err));
+    HSC_TRY(put_scores(c, t, w, err));
+    hsc__gguf_put_bool(w, KEY("add_space_prefix"), prefix);
+    put_special(c, t, w);
+    return HSC_OK;
+}
+
+hsc_status hsc__convert_put_tokenizer(hsc__convert *c, hsc__gguf_writer *w, hsc_error *err)
+{
+    hsc_error why = {0};
+    const hsc_tokenizer *t = hsc_model_tokenizer(c->model, &why);
+    const char *pre = t && t->bpe.byte_level ? pre_name(t) : NULL;
+    HSC_FAIL_IF(!t && why.code == HSC_ENOMEM, HSC_ENOMEM, "%s", why.message);
+    if (pre) return put_byte_level(c, t, w, pre, err);
+    if (t && t->bpe.byte_fallback && !t->bpe.byte_level) return put_sentencepiece(c, t, w, err);
+    if (!t) hsc__convert_note(c, "%s; written without a tokenizer", why.message);
+    else hsc__convert_note(c, "GGUF has no name for the way its tokenizer cuts text; written without a tokenizer");
+    put_model(w, "no_vocab");
+    return HSC_OK;
+}
