@@ -57,8 +57,12 @@ static void init_once(void)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
         add_level(hsc__kernels_init_avx2);
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
             add_level(hsc__kernels_init_avx512);
+            hsc__kernels *top = &state.tables[state.n_levels - 1];
+            if (__builtin_cpu_supports("avx512bf16")) hsc__kernels_add_avx512_bf16(top);
+            if (__builtin_cpu_supports("avx512vnni")) hsc__kernels_add_avx512_vnni(top);
+        }
     }
 #elif defined(__aarch64__)
     add_level(hsc__kernels_init_neon);

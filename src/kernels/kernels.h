@@ -181,6 +181,9 @@ const hsc__kernels *hsc__kernels_ref(void);
 void hsc__kernels_init_avx2(hsc__kernels *table);
 void hsc__kernels_init_avx512(hsc__kernels *table);
 void hsc__kernels_init_neon(hsc__kernels *table);
+/* What only some CPUs of the avx512 level have: the bf16 and the q8 kind. */
+void hsc__kernels_add_avx512_bf16(hsc__kernels *table);
+void hsc__kernels_add_avx512_vnni(hsc__kernels *table);
 
 /* Tables of every level that this CPU has, lowest (ref) first; returns how many and writes at most capacity. */
 int hsc__kernels_all(const hsc__kernels **out, int capacity);

@@ -131,6 +131,7 @@ static void test_types(void **unused)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         for (int kind = HSC_COMPUTE_F32; kind <= HSC_COMPUTE_Q8; kind++) {
             check(types[i], false, (hsc_compute)kind, 70, 576, 41);
+            check(types[i], false, (hsc_compute)kind, 17, 96, 14);
             if (hsc__dtype_block(types[i]) == 1) check(types[i], true, (hsc_compute)kind, 70, 577, 41);
         }
     }
