@@ -32,9 +32,13 @@ def side_text(side, unit):
     return f"{side['shown']} {unit} ({side['least']}..{side['most']})"
 
 
+def memory_text(side):
+    return f", {side['peak_mb']:.0f} MB" if side["peak_mb"] else ""
+
+
 def label(side):
     kind = f" {side['compute']}" if side["compute"] else ""
-    return side["name"] + kind + (f", {side['role']}" if side["role"] not in ("", side["compute"]) else "")
+    return side["name"] + kind + (f", {side['role']}" if side["role"] else "")
 
 
 def print_row(result):
@@ -43,10 +47,10 @@ def print_row(result):
         print(f"  not run: {result['skipped']}", flush=True)
         return
     for side in result["ours"] + result["peers"]:
-        print(f"  {label(side):<44.44} {side_text(side, result['unit']):<34} {side['peak_mb']:8.0f} MB")
+        print(f"  {label(side):<44.44} {side_text(side, result['unit'])}{memory_text(side)}")
     for reason in result["missing"]:
         print(f"  left out: {reason}")
-    counts = {side["more"]["n_tokens"] for side in result["ours"] + result["peers"] if "n_tokens" in side["more"]}
+    counts = {n for side in result["ours"] + result["peers"] for n in side["more"].get("n_tokens", [])}
     if len(counts) > 1:
         print(f"  the sides do not agree on the number of tokens: {sorted(counts)}")
     for bar in result["bars"]:
@@ -56,7 +60,7 @@ def print_row(result):
 class Store:
     """bench/results/<cpu>.json and the page beside it."""
 
-    def __init__(self, folder=FOLDER):
+    def __init__(self, folder):
         self.base = os.path.join(folder, machine.slug())
         self.data = {"conditions": {}, "versions": {}, "rows": {}}
         if os.path.exists(self.base + ".json"):
@@ -99,8 +103,8 @@ def table_lines(results):
             lines.append(f"| {result['what']} | not run: {result['skipped']} | | | | |")
             continue
         peer = best_peer(result)
-        theirs = f"{label(peer)}: {side_text(peer, result['unit'])}, {peer['peak_mb']:.0f} MB" if peer else "not here"
-        ours = "<br>".join(f"{label(s)}: {side_text(s, result['unit'])}, {s['peak_mb']:.0f} MB" for s in result["ours"])
+        ours, theirs = ("<br>".join(f"{label(s)}: {side_text(s, result['unit'])}{memory_text(s)}" for s in some) or "not here"
+                        for some in (result["ours"], [peer] if peer else []))
         lines.append(f"| {result['what']} | {ours} | {theirs} | " + "<br>".join(map(value_text, result["bars"])) + " | " +
                      "<br>".join(bar["bar"] for bar in result["bars"]) + " | " +
                      "<br>".join(map(verdict, result["bars"])) + " |")
@@ -115,7 +119,7 @@ def command_lines(results):
         lines += [f"### {result['id']}", "", f"{result['what']}. {result['repeats']} turns, {result['date']}, commit "
                   f"{result['commit']}.", "", "```text"]
         for side in result["ours"] + result["peers"]:
-            lines += [f"{label(side)}: {side_text(side, result['unit'])}, peak {side['peak_mb']:.0f} MB",
+            lines += [f"{label(side)}: {side_text(side, result['unit'])}{memory_text(side)}",
                       f"    {side['facts']['command']}"]
         lines += [f"left out: {reason}" for reason in result["missing"]] + ["```", ""]
     return lines

@@ -85,7 +85,7 @@ def smollm2(kind, test, n, bars, depth=0):
     if kind != "f32":
         ours.append(Bench(model, test, n, depth, compute="auto"))
     at = f" at depth {depth:,}" if depth else ""
-    name = f"smollm2-{test}{n}" + (f"-d{depth}" if depth else "") + f"-{kind}"
+    name = f"smollm2-{'pp512' if test == 'pp' else 'tg128'}" + (f"-d{depth}" if depth else "") + f"-{kind}"
     for bar in bars:
         bar.ours = len(ours) - 1
     return Row(name, f"SmolLM2 {test}{n}{at}, {kind.upper()}", "tok/s", ours, llama(model, test, n, depth), bars,

@@ -36,6 +36,7 @@ def arguments():
     parser.add_argument("--repeats", type=int, default=0, metavar="N", help="turns of each row (5, quick 2)")
     parser.add_argument("--threads", type=int, default=machine.threads(), metavar="N", help="of every side (all)")
     parser.add_argument("--cache", default=os.path.join(machine.ROOT, ".cache", "bench"), metavar="DIR")
+    parser.add_argument("--results", default=report.FOLDER, metavar="DIR", help="where results are kept (bench/results)")
     parser.add_argument("--list", action="store_true", help="name the rows and end")
     options = parser.parse_args()
     try:
@@ -50,7 +51,8 @@ def print_conditions(context):
     c = machine.conditions()
     print(f"machine    {c['processor']} ({c['family']}), {context.threads} threads, {c['memory_gb']} GB, {c['system']}")
     print(f"compiler   {c['compiler']}")
-    print(f"headscope  {context.version}, commit {machine.commit()}, kernels {context.isa}, compute {' '.join(context.computes)}")
+    print(f"headscope  {context.version}, commit {machine.commit()}, kernels {context.isa}, "
+          f"compute {' '.join(context.computes)}")
     if machine.load() > 0.5:
         print(f"note: the machine is busy (load {machine.load():.1f}): these figures say little")
     sys.stdout.flush()
@@ -80,7 +82,7 @@ def main():
     if not chosen and not with_lengths:
         sys.exit(f"run.py: no row is called '{options.rows}'; --list names them")
     context = Context(options.program, Models(options.cache, options.quick), options.threads, options.cache)
-    store = report.Store()
+    store = report.Store(options.results)
     print_conditions(context)
     missed = []
     for row in chosen:
@@ -104,3 +106,5 @@ if __name__ == "__main__":
         sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # whoever read has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

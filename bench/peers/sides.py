@@ -37,7 +37,7 @@ class Context:
                             if k not in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OMP_NUM_THREADS", "HEADSCOPE_MODEL")}
         self.environment.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", PYTHONDONTWRITEBYTECODE="1")
         version = self._say("--version")
-        self.version = version.splitlines()[0]
+        self.version = version.split()[1]
         self.isa = re.search(r"kernels: (\S+)", version).group(1)
         self.computes = re.search(r"compute: (.*)", version).group(1).replace(",", " ").split()
         if "--compute" not in self._say("bench", "--help"):
@@ -76,6 +76,7 @@ def shown(words, context):
 class Side:
     name = "headscope"
     role = ""  # what this side does differently from its neighbour in the row
+    again_when_short = True  # a turn of a short run is several runs
 
     def start(self, context):
         self.context = context
@@ -91,10 +92,9 @@ class Side:
 class Bench(Side):
     """headscope bench: its own timing, one warm-up and one repetition a turn."""
 
-    def __init__(self, model, test, n, depth=0, capture="none", logits="last", compute="f32", warm=True, role=None):
+    def __init__(self, model, test, n, depth=0, capture="none", logits="last", compute="f32", warm=True, role=""):
         self.model, self.test, self.n, self.depth, self.warm = model, test, n, depth, warm
-        self.capture, self.logits, self.wanted = capture, logits, compute
-        self.role = role if role is not None else (compute if compute != "f32" else "")
+        self.capture, self.logits, self.wanted, self.role = capture, logits, compute, role
 
     def start(self, context):
         super().start(context)
@@ -159,6 +159,8 @@ class Process(Side):
 class Product(Side):
     """One shape of bench_kernels, beside the peak of the machine that it measures in the same repeat."""
 
+    again_when_short = False
+
     def __init__(self, rows, n_out, n_in):
         self.shape = (rows, n_out, n_in)
 
@@ -222,14 +224,20 @@ class Peer(Side):
         raise Missing(f"{self.name}: {tail[0]}")
 
     def turn(self):
-        self.process.stdin.write("run\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write("run\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has died; what it said last is heard below
         said = self._listen()
         return Figure(said.pop("seconds"), said.pop("peak_mb"), more=said)
 
     def stop(self):
         if self.process:
-            self.process.stdin.close()
+            try:
+                self.process.stdin.close()
+            except BrokenPipeError:
+                pass
             self.process.wait()
             self.process.stdout.close()
             self.log.close()
