@@ -5,8 +5,8 @@
 
 #define SIMD_ENTRIES(X)                                                                                                \
     X(dequantise)                                                                                                      \
-    X(pack) X(pack_t) X(gemm) X(few) X(few_t) X(layer_norm) X(rms_norm) X(softmax) X(scale_cap) X(act) X(gate) X(add)  \
-        X(rope)
+    X(pack)                                                                                                            \
+    X(pack_t) X(gemm) X(few) X(few_t) X(layer_norm) X(rms_norm) X(softmax) X(scale_cap) X(act) X(gate) X(add) X(rope)
 
 static void fill_table(hsc__kernels *table, const char *name, int few_rows)
 {
