@@ -1,13 +1,14 @@
 /*
  * Attention as a soft lookup.
  *
- * A dictionary compares a query with every key, finds the one that is equal, and gives its value. Attention compares
- * too, but by degrees: the dot product of query and key is a score, softmax turns the scores of a query into weights
- * that sum to 1, and the result is the mean of the values under these weights:
+ * Think of a table of keys and values. An exact lookup answers with the value behind the one key that fits, or not at
+ * all. Attention lets every key answer, and each counts by how well it fits: its dot product with the query is its
+ * score,
  *
- *     attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V        (Vaswani et al. 2017)
+ *     attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V        (Vaswani et al. 2017, eq. 1)
  *
- * Here one query meets a key that is equal to it, one at a right angle to it, and one in between.
+ * and softmax makes shares of a query's scores, which sum to 1. Here one query meets a key that is equal to it, one at
+ * a right angle to it, and one in between.
  */
 #include "lesson.h"
 

@@ -1,11 +1,10 @@
 /*
  * Why scores are divided by the square root of d_k.
  *
- * q.k is a sum of d_k products. When the entries are independent, of mean 0 and variance 1, each product has variance 1
- * (that of a product of independent numbers of mean 0 is the product of theirs), and variances of independent terms
- * add: q.k has variance d_k and standard deviation sqrt(d_k). Softmax looks at differences of scores; with large ones a
- * single weight takes all, p is near 1 or 0, and its derivative p (1 - p) is near 0: nothing can be learnt. Divided by
- * sqrt(d_k) the scores have standard deviation 1 again, whatever d_k is.
+ * Let the entries of q and k be independent with mean 0 and variance 1. Then E[q_i k_i] = 0 and E[(q_i k_i)^2] =
+ * E[q_i^2] E[k_i^2] = 1, so the d_k terms of q.k, being independent, give it the variance d_k. Wide heads would
+ * therefore have large scores, and softmax of large scores is almost a one and zeros. There its derivative, p (1 - p),
+ * is almost nothing, and a model that starts like that hardly learns. Dividing by sqrt(d_k) takes the width out of it.
  */
 #include "lesson.h"
 

@@ -1,10 +1,10 @@
 /*
- * Self-attention: queries, keys and values all come from the same tokens.
+ * Self-attention: one sequence asks itself.
  *
  *     Q = X W_Q,  K = X W_K,  V = X W_V        X [n_tokens][d_model]
  *
- * A query says what a token looks for, a key what it has to offer, a value what it passes on. Row i of the weights says
- * how much token i looks at each token, itself included; every pair is compared at once, however far apart.
+ * Three learned maps give each token three roles: as one that asks (q), as one that may answer (k), and the answer it
+ * would give (v). weights[i][j] is how much of token j's answer token i takes; distance plays no part in it.
  */
 #include "lesson.h"
 
@@ -37,5 +37,5 @@ int main(int argc, char **argv)
         double sum = row[0] + (double)row[1] + row[2] + row[3] + row[4];
         if (fabs(sum - 1) > 1e-6) printf("row %d sums to %g\n", i, sum);
     }
-    return lesson_show_pattern("Self-attention of five random tokens", weights, N, NULL, false);
+    return lesson_show_pattern("Five random tokens", weights, N, NULL, false);
 }

@@ -1,13 +1,17 @@
 /*
  * Multi-head attention, and the order that it cannot see.
  *
- * h heads each look in their own d_model / h dimensions; their results are put end to end and mixed by W_O:
+ * With h heads the d_model dimensions are shared out: each head has d_model / h of its own, with a pattern of its own,
+ * and W_O mixes what they found:
  *
  *     head_i = attention(Q_i, K_i, V_i),   multi_head(X) = concat(head_1, ..., head_h) W_O
  *
- * Shuffle the rows of X with a permutation P. The scores become (P Q)(P K)^T = P (Q K^T) P^T, softmax works row by row,
- * so the weights are shuffled in the same way, and (P A P^T)(P V) = P (A V): the output is the old one, shuffled.
- * Attention alone sees a bag of words.
+ * Now put the rows of X into another order, P X. Then Q, K and V become P Q, P K and P V, the scores P Q K^T P^T. Rows
+ * of a softmax do not know of each other, so the weights A become P A P^T, and since P^T P = 1 the output is
+ *
+ *     (P A P^T) (P V) = P (A V),
+ *
+ * what came out before, in the new order. No token can tell where it stands.
  */
 #include "lesson.h"
 

@@ -3,15 +3,14 @@
  *
  *     PE(pos, 2i) = sin(pos w_i),  PE(pos, 2i + 1) = cos(pos w_i),  w_i = 1 / 10000^(2i / d_model)
  *
- * Waves stay between -1 and 1 however long the text, and their many speeds, like the hands of a clock, give each
- * position a pattern of its own. Above all, moving on by k is a rotation. By the angle-addition formulas
+ * The entries stay in [-1, 1] however long the text is; a fast pair tells neighbours apart, a slow one the far from the
+ * near. And a shift by k is one fixed linear map, since
  *
  *     sin((pos + k) w) =  cos(kw) sin(pos w) + sin(kw) cos(pos w)
  *     cos((pos + k) w) = -sin(kw) sin(pos w) + cos(kw) cos(pos w)
  *
- * and the matrix [[cos kw, sin kw], [-sin kw, cos kw]] does not depend on pos: "three tokens later" is the same linear
- * map everywhere. Rotary embeddings turn queries and keys themselves by such angles, so that scores depend on distance
- * alone.
+ * that is, each pair turns by the angle k w, wherever it was. Rotary embeddings make use of just this: they turn the
+ * queries and keys themselves, and of two turned vectors only the difference of the angles is left in the dot product.
  */
 #include "lesson.h"
 
@@ -64,5 +63,5 @@ int main(int argc, char **argv)
                           .curves = {{"w_0 = 1", POSITIONS, x, waves[0], true},
                                      {"w_2 = 0.1", POSITIONS, x, waves[1], true},
                                      {"w_4 = 0.01", POSITIONS, x, waves[2], true}}};
-    return lesson_show_curves("Three waves of the positional encoding (d_model 16)", &panel, 1);
+    return lesson_show_curves("Three waves of 16 dimensions", &panel, 1);
 }

@@ -1,12 +1,13 @@
 /*
- * The transformer block: tokens exchange what they know, then each thinks about what it got.
+ * The transformer block: attention between tokens, then a small network for each of them.
  *
  *     x = x + multi_head(layer_norm(x))
  *     x = x + feed_forward(layer_norm(x)),      feed_forward(x) = max(0, x W_1 + b_1) W_2 + b_2
  *     layer_norm(x) = gain (x - mean) / sqrt(var + eps) + bias, over the features of each token
  *
- * The residual connections carry gradients past dozens of blocks. The values are those that PyTorch's modules begin
- * with; the draws before them belong to the sections before, since the lesson seeds only once.
+ * Both halves only add to x, so that in a deep stack the derivative by an early x has a term that no layer weakens. The
+ * parameters begin as PyTorch's modules begin; the lesson seeds once, some sections earlier, so what was drawn since
+ * then is drawn here too.
  */
 #include "lesson.h"
 

@@ -1,8 +1,8 @@
 /*
- * The causal mask: a writer does not know what comes next.
+ * The causal mask: nobody looks ahead.
  *
- * Scores above the diagonal become -infinity before softmax. exp(-infinity) is 0, exactly, so a token looks at itself
- * and at earlier ones only, and row 0 has nobody but itself. The three batches are the lesson's next draws; what was
+ * Where key j comes after query i, the score is replaced by -infinity; its share of the softmax, exp(-infinity), is 0
+ * and not merely small. The first token is left with itself. The three batches are the lesson's next draws, so what was
  * drawn before them is drawn here too.
  */
 #include "lesson.h"
@@ -56,5 +56,5 @@ int main(int argc, char **argv)
     printf("nn.MultiheadAttention's attn_mask, row 2: [");
     for (int j = 0; j < N; j++) printf("%s%s", j ? ", " : "", lesson_truth(allowed[2 * N + j]));
     printf("]\n");
-    return lesson_show_pattern("A causal pattern of five random tokens", weights, N, NULL, true);
+    return lesson_show_pattern("Five tokens, causal", weights, N, NULL, true);
 }

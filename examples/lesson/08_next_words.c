@@ -1,13 +1,13 @@
 /*
  * One pass, the loss of every next word.
  *
- * With a causal mask, what comes out at position i depends on the tokens 0 .. i alone, so it is a prediction of the
- * next token that has not seen it. One pass over n tokens therefore gives n - 1 losses, -log p(next word), where
- * feeding the prefixes one by one would take n - 1 passes; this is why transformers train so well. The losses are the
- * same bits either way, since a row's arithmetic here does not depend on the rows beside it.
+ * With a causal mask, what comes out at position i depends on the tokens 0 .. i alone: it may be asked for token i + 1,
+ * which it has not seen. So one pass over n tokens holds n - 1 predictions with their losses, -log p(next word), and
+ * training gets them for the price of one. The program compares with the slow way, a pass for each prefix. The losses
+ * are equal to the last bit, because here the arithmetic of a row does not depend on the rows beside it.
  *
- * First a small model with random values, made of the blocks of headscope/nn.h (its losses are no better than
- * chance); then, where a model is named, real words.
+ * First a small model with random values, made of the blocks of headscope/nn.h, which can only guess; then, where a
+ * model is named, real words.
  */
 #include "lesson.h"
 

@@ -1,10 +1,10 @@
 /*
  * The cost of attention.
  *
- * Every query meets every key: n^2 scores for n tokens, in time and, when they are kept, in memory. Three ways out:
- *   - tiles: a few queries at a time, the table never exists; still n^2 time, but memory in proportion to n;
+ * n queries meet n keys: n^2 scores, in time and, if they are kept, in memory. Three remedies:
+ *   - tiles: some queries at a time, whose scores are forgotten; still n^2 time, but memory in proportion to n;
  *   - a sliding window of W keys: n W time;
- *   - a cache of keys and values: a new token asks n keys once, instead of everybody asking everybody again.
+ *   - a cache of keys and values: a new token puts one question to n keys, and no old question is asked again.
  * Processor times are measured here and now, memory is what the library asks of the allocator (and the table itself).
  * The exponent e of cost ~ n^e is the slope of the logarithms.
  */

@@ -1,10 +1,10 @@
 /*
  * The output as an expected value.
  *
- * Weights that are not negative and sum to 1 are a probability distribution over the keys. The output, sum_j w_j V_j,
- * is the expected value of V_j when key j is drawn with probability w_j: attention blends, it does not pick. So drawing
- * keys and averaging their values must come near it, with an error of std / sqrt(draws), and from 100 times the draws
- * one digit more. The example is the one of the first program.
+ * A row of weights can be read as probabilities, since none is negative and they sum to 1. Then sum_j w_j V_j is, by
+ * definition, the expected value of V_J for a random key J with P(J = j) = w_j. To see it, draw keys and average their
+ * values: the law of large numbers brings the mean to attention's output, with an error of std / sqrt(draws), so that a
+ * hundred times the draws give one more digit. The example is the one of the first program.
  */
 #include "lesson.h"
 

@@ -138,6 +138,17 @@ class Lesson(ProgramTest):
         self.assertEqual(text, self.good("help", "lesson"))
         self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
+    def test_page(self):
+        """docs/lesson.md shows the stored outputs, those with a model where there are such."""
+        page = (SOURCE / "docs" / "lesson.md").read_text()
+        for source in SOURCES:
+            model = source.stem in ASK_A_MODEL
+            blocks = re.findall(rf"```text\n\$ headscope lesson {number(source)}\b.*\n([^`]*)```", page)
+            self.assertEqual([masked(source.stem, block) for block in blocks],
+                             [stored(source.stem + (".smollm2" if model else ""))], source.stem)
+        for name in re.findall(r"\]\((?!http)([^)#]+)", page):
+            self.assertTrue((SOURCE / "docs" / name).exists(), name)
+
     def test_sources(self):
         """Short enough to read in one go, public headers only, and known to the list."""
         for source in SOURCES:

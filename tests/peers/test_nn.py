@@ -299,19 +299,20 @@ def test_feed_forward():
                 check(f"{name} feed-forward", got, t.grad if t.grad is not None else torch.zeros(t.shape))
 
 
-class TransformerBlock(nn.Module):
-    """The pre-norm block of PyTorch's own modules."""
+class PreNorm(nn.Module):
+    """The block in PyTorch's own modules, which draw their values in this order; names as in HSC_NN_BLOCK_LIST."""
 
-    def __init__(self, d, h, f):
+    def __init__(self, width, heads, hidden):
         super().__init__()
-        self.attn = nn.MultiheadAttention(d, h, batch_first=True)
-        self.ff = nn.Sequential(nn.Linear(d, f), nn.ReLU(), nn.Linear(f, d))
-        self.norm1, self.norm2 = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.add_module("attn", nn.MultiheadAttention(width, heads, batch_first=True))
+        self.add_module("ff", nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width)))
+        for name in ("norm1", "norm2"):
+            self.add_module(name, nn.LayerNorm(width))
 
     def forward(self, x, blocked=None):
-        h = self.norm1(x)
-        x = x + self.attn(h, h, h, attn_mask=blocked, need_weights=False)[0]
-        return x + self.ff(self.norm2(x))
+        a = self.norm1(x)
+        mid = x + self.attn(a, a, a, attn_mask=blocked, need_weights=False)[0]
+        return mid + self.ff(self.norm2(mid))
 
 
 def parameters_of(call, block):
@@ -330,7 +331,7 @@ def test_block():
     for d, h, f, b, n in ((64, 4, 256, 2, 10), (6, 3, 7, 3, 5), (8, 1, 8, 1, 1)):
         block, seed = library.Block(d, h, f), 11
         torch.manual_seed(seed)
-        module = TransformerBlock(d, h, f)
+        module = PreNorm(d, h, f)
         random = library.Random(call.lib, seed)
         found, count = parameters_of(call, block)
         assert [name for name, _ in module.named_parameters()] == list(found)
