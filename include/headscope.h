@@ -239,9 +239,12 @@ typedef struct hsc_tensor_info {
     uint64_t n_bytes;
 } hsc_tensor_info;
 
-/* Reserved for later; pass NULL. */
+/* Weights are used where they are mapped. Converting them once costs time and memory of the process's own, and may pay:
+ * HSC_BF16 or HSC_F32 from a quantised file, HSC_Q8_0 from a wide one. The bill is hsc_model_recast's. */
 typedef struct hsc_model_options {
-    int reserved;
+    int recast;      /* non-zero: matrices that multiply become `dtype`; vectors and embeddings stay as they are */
+    hsc_dtype dtype; /* HSC_F32, HSC_F16, HSC_BF16 or HSC_Q8_0 */
+    int n_threads;   /* that convert; 0: what affinity and the control group allow. Never changes a result. */
 } hsc_model_options;
 
 /* Opens a Hugging Face folder (config.json and safetensors, one file or shards) or a GGUF file, maps its weights
@@ -252,6 +255,16 @@ typedef struct hsc_model_options {
 HSC_API HSC_MUST_CHECK hsc_status hsc_model_open(hsc_model **out, const char *path, const hsc_model_options *options,
                                                  hsc_error *err);
 HSC_API void hsc_model_close(hsc_model *model);
+
+/* What converting the weights took. All zeros: nothing was converted. */
+typedef struct hsc_recast {
+    size_t n_matrices;
+    size_t n_kept;       /* matrices left as they are, because their rows are no whole blocks of the type */
+    uint64_t file_bytes; /* of the converted matrices in the file; they are not read any more */
+    uint64_t n_bytes;    /* of the same in memory */
+    double seconds;
+} hsc_recast;
+HSC_API hsc_recast hsc_model_recast(const hsc_model *model);
 
 /* Borrowed; lives as long as the model. */
 HSC_API const hsc_config *hsc_model_config(const hsc_model *model);
@@ -371,10 +384,11 @@ HSC_API void hsc_session_free(hsc_session *session);
  * plus `total`, plus what is recorded (patterns of every head: `patterns`; all statistics with 8 keys: `stats`). */
 typedef struct hsc_memory {
     uint64_t weights;     /* mapped from the file, shared with other processes that map it */
+    uint64_t converted;   /* weights converted at opening: the process's own already, and so not in `total` */
     uint64_t cache;       /* keys and values of n_tokens */
     uint64_t activations; /* of a chunk, scratch of the threads, rotary tables */
     uint64_t logits;      /* of the last token */
-    uint64_t total;       /* the four above */
+    uint64_t total;       /* weights, cache, activations and logits */
     uint64_t patterns, stats;
 } hsc_memory;
 /* For one sequence in a session made with `options` (NULL: defaults, but max_tokens n_tokens). HSC_EINVAL: n_tokens is

@@ -45,7 +45,8 @@ hsc_status hsc_model_memory(const hsc_model *m, const hsc_session_options *optio
                 c->n_ctx);
     int max_rows = hsc__chunk_rows(c, o, n_tokens, 1);
     uint64_t square = (uint64_t)n_tokens * (uint64_t)n_tokens;
-    *out = (hsc_memory){.weights = tensor_bytes(m),
+    *out = (hsc_memory){.weights = tensor_bytes(m) - m->recast.from_bytes,
+                        .converted = m->recast.n_bytes,
                         .cache = cache_bytes(&m->desc, o, n_tokens, max_rows),
                         .activations = activation_bytes(c, o, n_tokens, max_rows),
                         .logits = (uint64_t)c->d_vocab * sizeof(float),

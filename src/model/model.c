@@ -115,7 +115,6 @@ static hsc_status open_any(hsc_model *m, hsc_error *err)
 
 hsc_status hsc_model_open(hsc_model **out, const char *path, const hsc_model_options *options, hsc_error *err)
 {
-    (void)options;
     *out = NULL;
     hsc__error_clear(err);
     hsc_model *m = hsc__calloc(1, sizeof *m);
@@ -126,6 +125,8 @@ hsc_status hsc_model_open(hsc_model **out, const char *path, const hsc_model_opt
     }
     m->path = hsc__strndup(path, strlen(path));
     hsc_status status = m->path ? open_any(m, err) : hsc__fail_memory(err, strlen(path), "a path");
+    if (status == HSC_OK && options && options->recast)
+        status = hsc__recast_weights(&m->desc, options->dtype, options->n_threads, &m->recast, err);
     if (status != HSC_OK) {
         hsc_model_close(m);
         return status;
@@ -140,6 +141,7 @@ void hsc_model_close(hsc_model *m)
     hsc_tokenizer_free(m->tokenizer);
     hsc__tensors_close(m->folder);
     hsc__gguf_close(m->gguf);
+    hsc__recast_free(&m->recast);
     hsc__arena_free(&m->arena);
     hsc__free(m->path);
     pthread_mutex_destroy(&m->lock);
@@ -182,6 +184,12 @@ hsc_compute hsc_compute_find(const char *name)
     int i = 0;
     while (i < HSC_N_COMPUTES && strcmp(compute_names[i], name) != 0) i++;
     return (hsc_compute)i;
+}
+
+hsc_recast hsc_model_recast(const hsc_model *m)
+{
+    const hsc__recast *r = &m->recast;
+    return (hsc_recast){r->n_matrices, r->n_odd, r->from_bytes, r->n_bytes, r->seconds};
 }
 
 hsc_compute hsc_model_auto_compute(const hsc_model *m)

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "formats/gguf.h"
-#include "model/desc.h"
+#include "model/recast.h"
 
 #include <pthread.h>
 
@@ -17,6 +17,7 @@ struct hsc_model {
     const hsc__tensors *tensors;
     const char *warnings[16];
     size_t n_warnings;
+    hsc__recast recast;   /* weights that were converted when the model was opened */
     pthread_mutex_t lock; /* guards the tokenizer, which is made on first use */
     bool tokenizer_tried;
     hsc_tokenizer *tokenizer;

@@ -7,11 +7,10 @@
 
 #include "base/dtype.h"
 #include "base/parallel.h"
+#include "model/pages.h"
 
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum {
     SLAB_VALUES = 1 << 22, /* what is in memory at once, in float32 16 MiB */
@@ -112,21 +111,13 @@ static void run_task(void *context, size_t task, int worker)
                                    x + s->step * s->cols);
 }
 
-/* Lets go of the pages of what has been read: the file stays, memory does not fill with it. */
-static void forget(const void *data, uint64_t n)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = ((uintptr_t)data + page - 1) / page * page;
-    uintptr_t end = ((uintptr_t)data + (uintptr_t)n) / page * page;
-    if (end > begin) madvise((void *)begin, end - begin, MADV_DONTNEED);
-}
-
 static hsc_status copy_bytes(hsc__convert *c, const hsc__item *item, hsc__sink *sink, hsc_error *err)
 {
     for (uint64_t at = 0; at < item->n_bytes; at += COPY_BYTES) {
         const char *data = (const char *)item->from->data + at;
         uint64_t n = item->n_bytes - at < COPY_BYTES ? item->n_bytes - at : COPY_BYTES;
         HSC_TRY(hsc__sink_put(sink, data, n, err));
-        forget(data, n);
+        hsc__pages_forget(data, n);
         c->done += n;
         HSC_TRY(hsc__convert_progress(c, item->name, err));
     }
@@ -167,11 +158,11 @@ static hsc_status write_slabs(hsc__convert *c, slab *s, int64_t slab_rows, int n
         s->count = s->n_rows - s->first < slab_rows ? s->n_rows - s->first : slab_rows;
         HSC_TRY(write_slab(c, s, n_threads, sink, err));
         if (s->item->how == HSC__AS_STORED)
-            forget((const char *)from->data + stored_bytes(from->dtype, s->first * s->cols),
-                   stored_bytes(from->dtype, s->count * s->cols));
+            hsc__pages_forget((const char *)from->data + stored_bytes(from->dtype, s->first * s->cols),
+                              stored_bytes(from->dtype, s->count * s->cols));
     }
     c->done = before + from->n_bytes;
-    forget(from->data, from->n_bytes);
+    hsc__pages_forget(from->data, from->n_bytes);
     return HSC_OK;
 }
 

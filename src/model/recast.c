@@ -1,0 +1,168 @@
+/* Two walks over the weights: how much memory, then the values. Rows are spread over threads and do not depend on them.
+ */
+#include "model/recast.h"
+
+#include "base/alloc.h"
+#include "base/dtype.h"
+#include "base/parallel.h"
+#include "model/pages.h"
+
+#include <string.h>
+#include <time.h>
+
+enum {
+    ALIGNMENT = 64,
+    TURNED_OUTPUTS = 64, /* outputs of a task that transposes */
+    TASK_VALUES = 1 << 16,
+};
+
+/* One matrix on its way. */
+typedef struct job {
+    hsc__weight from;
+    hsc_dtype dtype;
+    size_t row_bytes;
+    int step; /* outputs a task */
+    unsigned char *to;
+    float *scratch; /* [n_threads][step * n_in] */
+} job;
+
+/* Outputs [o, o + n) of a matrix stored [n_in][n_out]. */
+static void load_turned(const hsc__weight *w, int o, int n, float *x)
+{
+    size_t skip = hsc__dtype_bytes(w->dtype, (size_t)o);
+    for (int64_t k = 0; k < w->n_in; k++) {
+        float part[TURNED_OUTPUTS];
+        hsc__kernels_get()->dequantise(w->dtype, (const char *)w->data + (size_t)k * w->row_bytes + skip, n, part);
+        for (int i = 0; i < n; i++) x[i * w->n_in + k] = part[i];
+    }
+}
+
+static void run_task(void *context, size_t task, int worker)
+{
+    const job *j = context;
+    const hsc__weight *w = &j->from;
+    int o = (int)task * j->step, n = w->n_out - o < j->step ? w->n_out - o : j->step;
+    float *x = j->scratch + (size_t)worker * (size_t)j->step * (size_t)w->n_in;
+    if (w->transposed) load_turned(w, o, n, x);
+    for (int i = 0; i < n; i++) {
+        if (!w->transposed) hsc__weight_row(hsc__kernels_get(), w, o + i, x + i * w->n_in);
+        hsc__kernels_ref()->quantise(j->dtype, x + i * w->n_in, w->n_in, j->to + (size_t)(o + i) * j->row_bytes);
+    }
+}
+
+static int step_of(const hsc__weight *w)
+{
+    if (w->transposed) return TURNED_OUTPUTS;
+    return w->n_in < TASK_VALUES ? (int)(TASK_VALUES / w->n_in) : 1;
+}
+
+/* Bytes of a matrix as it lies in the file, its own outputs only. */
+static uint64_t bytes_in_file(const hsc__weight *w)
+{
+    return (uint64_t)hsc__dtype_bytes(w->dtype, w->transposed ? (size_t)w->n_out : (size_t)w->n_in) *
+           (uint64_t)(w->transposed ? w->n_in : w->n_out);
+}
+
+static size_t bytes_converted(const hsc__weight *w, hsc_dtype dtype)
+{
+    size_t n = (size_t)w->n_out * hsc__dtype_bytes(dtype, (size_t)w->n_in);
+    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* The weights that multiply, in the order in which a pass reads them: seven of every layer, then the output. The
+ * embedding is looked up row by row where it is mapped, also where the output is the same matrix. */
+static hsc__weight *weight_at(hsc__desc *desc, size_t index)
+{
+    size_t layer = index / 7;
+    if (layer >= (size_t)desc->config.n_layers)
+        return index == 7 * (size_t)desc->config.n_layers ? &desc->unembed : NULL;
+    hsc__layer *l = &desc->layers[layer];
+    hsc__weight *const weights[7] = {&l->w_q, &l->w_k, &l->w_v, &l->w_o, &l->w_in, &l->w_up, &l->w_out};
+    return weights[index % 7];
+}
+
+static bool is_wanted(const hsc__weight *w, hsc_dtype dtype, hsc__recast *r)
+{
+    if (!w->data || w->dtype == dtype) return false;
+    if (w->n_in % hsc__dtype_block(dtype) == 0) return true;
+    r->n_odd++;
+    return false;
+}
+
+static size_t widest_scratch(hsc__desc *desc, hsc_dtype dtype)
+{
+    size_t most = 0;
+    hsc__recast unused = {0};
+    hsc__weight *w;
+    for (size_t i = 0; (w = weight_at(desc, i)); i++) {
+        if (!is_wanted(w, dtype, &unused)) continue;
+        size_t n = (size_t)step_of(w) * (size_t)w->n_in;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
+static void convert(hsc__desc *desc, hsc_dtype dtype, int n_threads, float *scratch, hsc__recast *r)
+{
+    unsigned char *to = r->data;
+    hsc__weight *w;
+    hsc__recast unused = {0};
+    for (size_t i = 0; (w = weight_at(desc, i)); i++) {
+        if (!is_wanted(w, dtype, &unused)) continue;
+        job j = {.from = *w, .dtype = dtype, .row_bytes = hsc__dtype_bytes(dtype, (size_t)w->n_in)};
+        j.step = step_of(w);
+        j.to = to;
+        j.scratch = scratch;
+        hsc__parallel_for(n_threads, (size_t)((w->n_out + j.step - 1) / j.step), run_task, &j);
+        if (!w->transposed) hsc__pages_forget(w->data, (uint64_t)w->n_out * w->row_bytes);
+        w->dtype = dtype;
+        w->transposed = false;
+        w->row_bytes = j.row_bytes;
+        w->data = to;
+        to += bytes_converted(w, dtype);
+    }
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+hsc_status hsc__recast_weights(hsc__desc *desc, hsc_dtype dtype, int n_threads, hsc__recast *out, hsc_error *err)
+{
+    hsc__weight *w;
+    double begin = now();
+    *out = (hsc__recast){0};
+    HSC_FAIL_IF(dtype != HSC_F32 && dtype != HSC_F16 && dtype != HSC_BF16 && dtype != HSC_Q8_0, HSC_EINVAL,
+                "weights are not converted to %s in memory: F32, F16, BF16 and Q8_0 are possible",
+                hsc_dtype_name(dtype));
+    if (n_threads <= 0) n_threads = hsc__default_threads();
+    for (size_t i = 0; (w = weight_at(desc, i)); i++) {
+        if (!is_wanted(w, dtype, out)) continue;
+        out->n_bytes += bytes_converted(w, dtype);
+        out->from_bytes += bytes_in_file(w);
+        out->n_matrices++;
+    }
+    if (out->n_matrices == 0) return HSC_OK;
+    size_t scratch_bytes = (size_t)n_threads * widest_scratch(desc, dtype) * sizeof(float);
+    float *scratch = hsc__malloc(scratch_bytes);
+    out->data = hsc__malloc_aligned((size_t)out->n_bytes);
+    if (!scratch || !out->data) {
+        uint64_t n_bytes = out->n_bytes;
+        hsc__free(scratch);
+        hsc__recast_free(out);
+        return hsc__fail_memory(err, (size_t)n_bytes, "the converted weights");
+    }
+    convert(desc, dtype, n_threads, scratch, out);
+    hsc__free(scratch);
+    out->seconds = now() - begin;
+    return HSC_OK;
+}
+
+void hsc__recast_free(hsc__recast *recast)
+{
+    hsc__free_aligned(recast->data);
+    *recast = (hsc__recast){0};
+}
