@@ -5,5 +5,5 @@
 
 void hsc__kernels_init_avx2(hsc__kernels *table)
 {
-    fill_table(table, "avx2", MR);
+    fill_table(table, "avx2", 64);
 }

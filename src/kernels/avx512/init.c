@@ -5,7 +5,7 @@
 
 void hsc__kernels_init_avx512(hsc__kernels *table)
 {
-    fill_table(table, "avx512", MR);
+    fill_table(table, "avx512", 64);
     table->row_sum = hsc__avx512_row_sum;
     table->row_entropy = hsc__avx512_row_entropy;
     table->row_above = hsc__avx512_row_above;

@@ -5,5 +5,5 @@
 
 void hsc__kernels_init_neon(hsc__kernels *table)
 {
-    fill_table(table, "neon", MR);
+    fill_table(table, "neon", 64);
 }

@@ -9,6 +9,7 @@
 #ifndef HSC_KERNELS_SIMD_FEW_H
 #define HSC_KERNELS_SIMD_FEW_H
 
+#include "kernels/simd/fetch.h"
 #include "kernels/simd/unpack.h"
 
 enum {
@@ -121,19 +122,6 @@ INLINE void block_group(const int rows, hsc_dtype dtype, const group *g)
     end_sums(rows, sum[1], g[1].sum);
 }
 
-/* From weights that were unpacked into the first-level cache. */
-INLINE void kept_group(const int rows, const group *g)
-{
-    vf sum[MR];
-    start_sums(rows, sum);
-    for (int k = 0; k < g->n_k; k++) {
-        size_t line = (size_t)(k / VL) * 64;
-        if (line < g->fetch_bytes) fetch_far(g->rows[k % VL] + g->ahead + line);
-        take(rows, vf_load(g->kept + k * VL), g->x + k, sum);
-    }
-    end_sums(rows, sum, g->sum);
-}
-
 typedef void (*group_fn)(const group *g);
 
 #define GROUP(rows, kind, type)                                                                                        \
@@ -144,15 +132,9 @@ typedef void (*group_fn)(const group *g);
 #define GROUPS(rows)                                                                                                   \
     GROUP(rows, plain, F32)                                                                                            \
     GROUP(rows, plain, F16)                                                                                            \
-    GROUP(rows, plain, BF16)                                                                                           \
-    static void group_##rows##_kept(const group *g)                                                                    \
-    {                                                                                                                  \
-        kept_group(rows, g);                                                                                           \
-    }
-#define GROUP_ROW(rows)                                                                                                \
-    [HSC_F32] = group_##rows##_F32, [HSC_F16] = group_##rows##_F16, [HSC_BF16] = group_##rows##_BF16,                  \
-    [HSC_OTHER] = group_##rows##_kept
-/* One row, and two, multiply quantised values as they are unpacked; more rows share what was unpacked before. */
+    GROUP(rows, plain, BF16)
+#define GROUP_ROW(rows) [HSC_F32] = group_##rows##_F32, [HSC_F16] = group_##rows##_F16, [HSC_BF16] = group_##rows##_BF16
+/* One row, and two, multiply quantised values as they are unpacked; more rows share a panel. */
 #define BLOCK_GROUPS(rows)                                                                                             \
     GROUP(rows, block, Q4_0)                                                                                           \
     GROUP(rows, block, Q4_1)                                                                                           \
@@ -226,32 +208,19 @@ static group find_group(const chunk *c, const float *x, int o, int next)
     return g;
 }
 
-/* The code for a number of rows of a type, or NULL: then weights are unpacked first, which many rows share. */
-static group_fn direct(const chunk *c)
+/* The code for a number of rows of a type, or NULL. */
+static group_fn direct(hsc_dtype dtype, int n_rows)
 {
-    return c->n_rows > MR ? NULL : groups[group_index(c->n_rows)][c->dtype];
+    return n_rows > MR ? NULL : groups[group_index(n_rows)][dtype];
 }
 
 static void one_group(const chunk *c, const float *x, int o)
 {
-    float kept[HSC__K_CHUNK * VL];
     vf sum[MR];
     group g = find_group(c, x, o, VL);
     g.sum = sum;
-    if (direct(c)) {
-        direct(c)(&g);
-        store_sums(sum, c->n_rows, c->n_out - o, c->is_first, c->y + o, c->y_stride);
-        return;
-    }
-    unpack(c->dtype, g.rows, 0, c->n_k, VL, kept);
-    g.kept = kept;
-    g.fetch_bytes = hsc__dtype_bytes(c->dtype, (size_t)c->n_k);
-    for (int r = 0; r < c->n_rows; r += MR, g.fetch_bytes = 0) {
-        int rows = c->n_rows - r < MR ? c->n_rows - r : MR;
-        g.x = x + (size_t)r * X_STRIDE;
-        groups[group_index(rows)][HSC_OTHER](&g);
-        store_sums(sum, rows, c->n_out - o, c->is_first, c->y + (size_t)r * c->y_stride + o, c->y_stride);
-    }
+    direct(c->dtype, c->n_rows)(&g);
+    store_sums(sum, c->n_rows, c->n_out - o, c->is_first, c->y + o, c->y_stride);
 }
 
 /* Twice as many outputs of a quantised type for one or two rows. */
@@ -261,22 +230,57 @@ static void two_groups(const chunk *c, const float *x, int o)
     bool has_second = o + VL < c->n_out;
     group g[2] = {find_group(c, x, o, 2 * VL), find_group(c, x, has_second ? o + VL : o, 2 * VL)};
     for (int i = 0; i < 2; i++) g[i].sum = sum[i];
-    direct(c)(g);
+    direct(c->dtype, c->n_rows)(g);
     for (int i = 0; i < 1 + has_second; i++)
         store_sums(sum[i], c->n_rows, c->n_out - o - i * VL, c->is_first, c->y + o + i * VL, c->y_stride);
 }
 
-enum { MOST_ROWS = 64 };
-
-static void copy_x(const float *x, size_t x_stride, int n_rows, int n_k, float *copy)
+/* Rows of zeros fill x up to the next number of rows that has code. */
+static void copy_x(const float *x, size_t x_stride, int n_rows, int n_k, float copy[MR * X_STRIDE])
 {
     for (int r = 0; r < n_rows; r++) memcpy(copy + r * X_STRIDE, x + (size_t)r * x_stride, (size_t)n_k * sizeof *copy);
-    for (int r = n_rows; r < MOST_ROWS && r % 2; r++) memset(copy + r * X_STRIDE, 0, (size_t)n_k * sizeof *copy);
+    if (n_rows % 2 && n_rows < MR) memset(copy + n_rows * X_STRIDE, 0, (size_t)n_k * sizeof *copy);
 }
 
+static void few_direct(chunk *c, int64_t k0, const float *x, size_t x_stride)
+{
+    float copy[MR * X_STRIDE];
+    copy_x(x + k0, x_stride, c->n_rows, c->n_k, copy);
+    if (hsc__dtype_block(c->dtype) > 1) {
+        for (int o = 0; o < c->n_out; o += 2 * VL) two_groups(c, copy, o);
+    } else {
+        for (int o = 0; o < c->n_out; o += VL) one_group(c, copy, o);
+    }
+}
+
+/* Columns of the panels of many rows: as few as keep the multiply-adds busy, so that unpacking stays near them. */
+enum { FEW_COLS = TILE_ROWS > 6 ? VL : NR };
+
+/* More rows: panel by panel, the next one's weights fetched meanwhile. */
+static void few_panels(const chunk *c, int64_t k0, const float *x, size_t x_stride)
+{
+    float panel[HSC__K_CHUNK * FEW_COLS];
+    size_t n_bytes = hsc__dtype_bytes(c->dtype, (size_t)c->n_k);
+    int steps = ((c->n_rows + MR - 1) / MR) * ((c->n_k + FETCH_STEP - 1) / FETCH_STEP);
+    int lines = FEW_COLS * ((int)(n_bytes + 63) / 64);
+    for (int o = 0; o < c->n_out; o += FEW_COLS) {
+        int n = c->n_out - o < FEW_COLS ? c->n_out - o : FEW_COLS;
+        const unsigned char *w = c->w + (size_t)o * c->row_bytes, *rows[VL];
+        size_t next = o + FEW_COLS < c->n_out ? FEW_COLS * c->row_bytes : c->after - (size_t)o * c->row_bytes;
+        fetches ahead = fetches_of(w + next, (ptrdiff_t)c->row_bytes, FEW_COLS, 64, (lines + steps - 1) / steps);
+        for (int i = 0; i < n; i += VL) {
+            find_rows(rows, w + (size_t)i * c->row_bytes, c->row_bytes, n - i);
+            unpack(c->dtype, rows, 0, c->n_k, FEW_COLS, panel + i);
+        }
+        KERNEL(gemm_ahead)
+        (c->is_first ? HSC__GEMM_START : HSC__GEMM_ADD, c->n_rows, n, c->n_k, x + k0, x_stride, panel, FEW_COLS,
+         c->y + o, c->y_stride, &ahead);
+    }
+}
+
+/* All chunks of STEP outputs or fewer. */
 static void few_outputs(chunk *c, int64_t n_in, const float *x, size_t x_stride)
 {
-    float copy[MOST_ROWS * X_STRIDE];
     for (int64_t k0 = 0; k0 < n_in; k0 += HSC__K_CHUNK) {
         c->n_k = n_in - k0 < HSC__K_CHUNK ? (int)(n_in - k0) : HSC__K_CHUNK;
         c->is_first = k0 == 0;
@@ -284,12 +288,8 @@ static void few_outputs(chunk *c, int64_t n_in, const float *x, size_t x_stride)
         /* After the last chunk come the next outputs; `after` counts from this chunk of the first output. */
         c->after =
             k0 + c->n_k < n_in ? bytes : (size_t)c->n_out * c->row_bytes - hsc__dtype_bytes(c->dtype, (size_t)k0);
-        copy_x(x + k0, x_stride, c->n_rows, c->n_k, copy);
-        if (hsc__dtype_block(c->dtype) > 1 && direct(c)) {
-            for (int o = 0; o < c->n_out; o += 2 * VL) two_groups(c, copy, o);
-        } else {
-            for (int o = 0; o < c->n_out; o += VL) one_group(c, copy, o);
-        }
+        if (direct(c->dtype, c->n_rows)) few_direct(c, k0, x, x_stride);
+        else few_panels(c, k0, x, x_stride);
         c->w += bytes;
     }
 }
@@ -297,15 +297,12 @@ static void few_outputs(chunk *c, int64_t n_in, const float *x, size_t x_stride)
 void KERNEL(few)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x,
                  size_t x_stride, int n_rows, float *y, size_t y_stride)
 {
-    for (int r = 0; r < n_rows; r += MOST_ROWS) {
-        for (int o = 0; o < n_out; o += STEP) {
-            chunk c = {.dtype = dtype, .row_bytes = row_bytes, .y_stride = y_stride};
-            c.w = (const unsigned char *)w + (size_t)o * row_bytes;
-            c.y = y + (size_t)r * y_stride + o;
-            c.n_out = n_out - o < STEP ? n_out - o : STEP;
-            c.n_rows = n_rows - r < MOST_ROWS ? n_rows - r : MOST_ROWS;
-            few_outputs(&c, n_in, x + (size_t)r * x_stride, x_stride);
-        }
+    if (n_rows <= 0) return;
+    for (int o = 0; o < n_out; o += STEP) {
+        chunk c = {.dtype = dtype, .row_bytes = row_bytes, .n_rows = n_rows, .y = y + o, .y_stride = y_stride};
+        c.w = (const unsigned char *)w + (size_t)o * row_bytes;
+        c.n_out = n_out - o < STEP ? n_out - o : STEP;
+        few_outputs(&c, n_in, x, x_stride);
     }
 }
 

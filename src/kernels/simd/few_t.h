@@ -7,30 +7,16 @@
 #ifndef HSC_KERNELS_SIMD_FEW_T_H
 #define HSC_KERNELS_SIMD_FEW_T_H
 
+#include "kernels/simd/fetch.h"
 #include "kernels/simd/load.h"
 
 enum {
     X_STRIDE = HSC__K_CHUNK + 16, /* of the copy of x: not a multiple that makes rows share cache sets */
-    MOST_ROWS = 48,
+    MOST_ROWS = 64,
     SUB = 32,
     WIDE = 512,
+    NARROW = 128, /* with so many rows that wide sums would leave the cache */
 };
-
-/* Lines that will be read after this strip, fetched a few with every k: in the order in which memory holds them. */
-typedef struct fetches {
-    const unsigned char *at, *row_end; /* NULL: nothing to fetch */
-    size_t row_bytes, n_bytes;         /* from one row to the next; of a row */
-} fetches;
-
-INLINE void fetch_lines(const int lines, fetches *f)
-{
-    UNROLL
-    for (int i = 0; i < lines; i++) fetch_far(f->at + i * 64);
-    f->at += lines * 64;
-    if (f->at < f->row_end) return;
-    f->at = f->row_end + f->row_bytes - f->n_bytes;
-    f->row_end += f->row_bytes;
-}
 
 /* A strip of weights for some rows. */
 typedef struct strip {
@@ -56,9 +42,10 @@ INLINE void strip_tile(const int rows, const int vecs, hsc_dtype dtype, const bo
         for (int v = 0; v < vecs; v++) sum[r][v] = s->is_first ? vf_zero() : vf_load(to + r * WIDE + v * VL);
     }
     const unsigned char *w = s->w + (size_t)column * size;
-    fetches none = {.row_bytes = 0}, f = s->ahead ? *s->ahead : none;
+    fetches f = s->ahead ? *s->ahead : fetches_of(NULL, 0, 1, 0, 0);
+    f.lines = vecs * (int)size > 4 ? vecs * (int)size * VL / 64 : 1;
     for (int k = 0; k < s->n_k; k++, w += s->row_bytes) {
-        if (f.at) fetch_lines(vecs * (int)size > 4 ? vecs * (int)size / 4 : 1, &f);
+        if (s->ahead) fetch_next(&f);
         vf value[8];
         UNROLL
         for (int v = 0; v < vecs; v++) {
@@ -153,13 +140,12 @@ typedef struct columns {
 
 static void multiply_chunk(const columns *c, int64_t k0, int n_k, const float *x, float *sum)
 {
-    size_t n_bytes = hsc__dtype_bytes(c->dtype, (size_t)c->n_out);
+    int run = (int)((hsc__dtype_bytes(c->dtype, (size_t)c->n_out) + 63) / 64); /* lines of a row of weights */
     size_t distance = c->n_rows <= 2 ? 2 * SUB : SUB; /* few rows are soon through with a strip */
     for (int k = 0; k < n_k; k += SUB) {
         strip s = {.w = c->w + (size_t)(k0 + k) * c->row_bytes, .row_bytes = c->row_bytes, .is_first = k == 0};
         s.n_k = n_k - k < SUB ? n_k - k : SUB;
-        fetches ahead = {.at = s.w + distance * c->row_bytes, .row_bytes = c->row_bytes, .n_bytes = n_bytes};
-        ahead.row_end = ahead.at + n_bytes;
+        fetches ahead = fetches_of(s.w + distance * c->row_bytes, 64, run, (ptrdiff_t)c->row_bytes, 0);
         for (int r = 0; r < c->n_rows; r += MR) {
             int rows = c->n_rows - r < MR ? c->n_rows - r : MR;
             s.x = x + (size_t)r * X_STRIDE + k;
@@ -187,11 +173,12 @@ static void few_columns(const columns *c, const float *x, size_t x_stride, float
 void KERNEL(few_t)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x,
                    size_t x_stride, int n_rows, float *y, size_t y_stride)
 {
+    int wide = n_rows <= MR ? WIDE : NARROW;
     for (int r = 0; r < n_rows; r += MOST_ROWS) {
-        for (int o = 0; o < n_out; o += WIDE) {
+        for (int o = 0; o < n_out; o += wide) {
             columns c = {.dtype = dtype, .row_bytes = row_bytes, .n_in = n_in};
             c.w = (const unsigned char *)w + hsc__dtype_bytes(dtype, (size_t)o);
-            c.n_out = n_out - o < WIDE ? n_out - o : WIDE;
+            c.n_out = n_out - o < wide ? n_out - o : wide;
             c.n_rows = n_rows - r < MOST_ROWS ? n_rows - r : MOST_ROWS;
             few_columns(&c, x + (size_t)r * x_stride, x_stride, y + (size_t)r * y_stride + o, y_stride);
         }

@@ -5,14 +5,14 @@
 #ifndef HSC_KERNELS_SIMD_GEMM_H
 #define HSC_KERNELS_SIMD_GEMM_H
 
-#include <assert.h>
+#include "kernels/simd/fetch.h"
 
-/* Values of a row in a cache line: as often the rows of the next tile are fetched, which no prefetcher foresees. */
-enum { FETCH_STEP = 16 };
+#include <assert.h>
 
 /* One tile: rows x vecs is constant after inlining; `tail` says which lanes of the last vector exist when is_cut. */
 INLINE void tile(const int rows, const int vecs, const bool is_cut, hsc__gemm_mode mode, int n_k, const float *x,
-                 size_t x_stride, const float *panel, size_t panel_stride, float *y, size_t y_stride, vpart tail)
+                 size_t x_stride, const float *panel, size_t panel_stride, float *y, size_t y_stride, vpart tail,
+                 fetches *ahead)
 {
     vf sum[MR][NV];
     UNROLL
@@ -28,9 +28,10 @@ INLINE void tile(const int rows, const int vecs, const bool is_cut, hsc__gemm_mo
     const float *base[(MR + 2) / 3];
     UNROLL
     for (int i = 0; i < (rows + 2) / 3; i++) base[i] = x + (size_t)(3 * i) * x_stride;
-    for (int k = 0; k < n_k; k += FETCH_STEP) {
+    for (int k = 0; k < n_k; k += FETCH_STEP) { /* a cache line of a row: no prefetcher foresees the next tile's */
         UNROLL
         for (int r = 0; r < rows; r++) fetch_far(base[r / 3] + (size_t)(rows + r % 3) * x_stride);
+        if (ahead) fetch_next(ahead);
         for (int left = n_k - k < FETCH_STEP ? n_k - k : FETCH_STEP; left > 0; left--) {
             vf w[NV];
             UNROLL
@@ -65,14 +66,14 @@ INLINE void tile(const int rows, const int vecs, const bool is_cut, hsc__gemm_mo
 }
 
 typedef void (*tile_fn)(hsc__gemm_mode mode, int n_k, const float *x, size_t x_stride, const float *panel,
-                        size_t panel_stride, float *y, size_t y_stride, vpart tail);
+                        size_t panel_stride, float *y, size_t y_stride, vpart tail, fetches *ahead);
 
 /* The tiles of `rows` rows: whole, with a cut second vector, and of one vector that may be cut. */
 #define TILE(name, rows, vecs, is_cut)                                                                                 \
     static void name(hsc__gemm_mode mode, int n_k, const float *x, size_t x_stride, const float *panel,                \
-                     size_t panel_stride, float *y, size_t y_stride, vpart tail)                                       \
+                     size_t panel_stride, float *y, size_t y_stride, vpart tail, fetches *ahead)                       \
     {                                                                                                                  \
-        tile(rows, vecs, is_cut, mode, n_k, x, x_stride, panel, panel_stride, y, y_stride, tail);                      \
+        tile(rows, vecs, is_cut, mode, n_k, x, x_stride, panel, panel_stride, y, y_stride, tail, ahead);               \
     }
 #define TILES(rows)                                                                                                    \
     TILE(tile_##rows##_whole, rows, NV, false)                                                                         \
@@ -110,8 +111,8 @@ static const tile_fn tiles[MR][3] = {
  * takes fewer, or they would push each other out. */
 enum { CLASH = 1024, CLASH_ROWS = 6 };
 
-void KERNEL(gemm)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
-                  const float *panel, size_t panel_stride, float *y, size_t y_stride)
+void KERNEL(gemm_ahead)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
+                        const float *panel, size_t panel_stride, float *y, size_t y_stride, fetches *ahead)
 {
     int most = x_stride % CLASH == 0 ? CLASH_ROWS : MR, blocks = (n_rows + most - 1) / most;
     for (int c = 0; c < n_cols; c += NR) {
@@ -120,10 +121,16 @@ void KERNEL(gemm)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const fl
         for (int b = 0, r = 0; b < blocks; b++) { /* blocks of rows as equal as can be: no tile is left thin */
             int rows = n_rows / blocks + (b < n_rows % blocks);
             tiles[rows - 1][kind](mode, n_k, x + (size_t)r * x_stride, x_stride, panel + c, panel_stride,
-                                  y + (size_t)r * y_stride + c, y_stride, tail);
+                                  y + (size_t)r * y_stride + c, y_stride, tail, ahead);
             r += rows;
         }
     }
+}
+
+void KERNEL(gemm)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
+                  const float *panel, size_t panel_stride, float *y, size_t y_stride)
+{
+    KERNEL(gemm_ahead)(mode, n_rows, n_cols, n_k, x, x_stride, panel, panel_stride, y, y_stride, NULL);
 }
 
 #endif
