@@ -48,6 +48,13 @@ typedef struct hsc__ids {
     size_t n;
 } hsc__ids;
 
+/* How a pass computes, and what a query may see. Zeros are the defaults. */
+typedef struct hsc__pass_options {
+    int compute;       /* hsc_compute */
+    int cache;         /* which of f32, f16, bf16 and q8_0 */
+    int window, sinks; /* as in hsc_mask */
+} hsc__pass_options;
+
 /* What an option's value must look like, and the type of the field that receives it. */
 typedef enum {
     HSC__OPT_FLAG,    /* bool */
@@ -120,6 +127,31 @@ const char *hsc__cli_nearest(const char *word, const void *names, size_t stride,
         "threads", 't', HSC__OPT_INT, "N", offsetof(type, field), 1, 1024,                                             \
             "Threads. Never changes a result. Default: what the system allows."                                        \
     }
+#define HSC__OPTION_COMPUTE(type, field)                                                                               \
+    {                                                                                                                  \
+        "compute", 0, HSC__OPT_CHOICE, "f32|bf16|q8|auto", offsetof(type, field), 0, 0,                                \
+            "Arithmetic of the products with weights: f32 (default) is exact, bf16 and q8 (8-bit activations on "      \
+            "quantised weights) are faster and deviate; auto takes what suits the file. Results name the kind."        \
+    }
+#define HSC__OPTION_CACHE(type, field)                                                                                 \
+    {                                                                                                                  \
+        "cache", 0, HSC__OPT_CHOICE, "f32|f16|bf16|q8_0", offsetof(type, field), 0, 0,                                 \
+            "Type of the cached keys and values. All but f32 (default) round them and save memory."                    \
+    }
+#define HSC__OPTION_WINDOW(type, field)                                                                                \
+    {                                                                                                                  \
+        "window", 0, HSC__OPT_INT, "N", offsetof(type, field), 1, INT32_MAX,                                           \
+            "Let a token see no more than itself and the N - 1 before it. Default: the model's own window, if any."    \
+    }
+#define HSC__OPTION_SINKS(type, field)                                                                                 \
+    {                                                                                                                  \
+        "sinks", 0, HSC__OPT_INT, "N", offsetof(type, field), 1, INT32_MAX,                                            \
+            "With --window: the first N tokens stay visible."                                                          \
+    }
+/* The four rows of a field of type hsc__pass_options. */
+#define HSC__OPTIONS_PASS(type, field)                                                                                 \
+    HSC__OPTION_COMPUTE(type, field.compute), HSC__OPTION_CACHE(type, field.cache),                                    \
+        HSC__OPTION_WINDOW(type, field.window), HSC__OPTION_SINKS(type, field.sinks)
 #define HSC__OPTION_JSON(type, field)                                                                                  \
     {                                                                                                                  \
         "json", 0, HSC__OPT_FLAG, NULL, offsetof(type, field), 0, 0, "Print JSON; layers, heads and positions from 0." \

@@ -1,11 +1,18 @@
-/* headscope info: what is in a model's files, and what running it takes. Only headers are read; no weight is touched.
+/*
+ * headscope info: what is in a model's files, and what running it takes. Only headers are read; no weight is touched.
+ * What a pass will take is the library's forecast, on top of what this process holds before it.
  */
 #include "cli/shared.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 typedef struct values {
     const char *model;
+    hsc__pass_options pass;
+    int tokens; /* 0: no forecast */
+    int threads;
     bool tensors, json;
 } values;
 
@@ -14,11 +21,16 @@ static const hsc__option options[] = {
     {"tensors", 0, HSC__OPT_FLAG, NULL, offsetof(values, tensors), 0, 0,
      "List every tensor: name, shape, type, bytes."},
     HSC__OPTION_JSON(values, json),
+    HSC__OPTION_HEADING("Forecast"),
+    {"tokens", 0, HSC__OPT_INT, "N", offsetof(values, tokens), 1, INT32_MAX,
+     "How much memory a pass over N tokens takes at its peak, and for what; the options below say what kind of pass."},
+    HSC__OPTIONS_PASS(values, pass),
+    HSC__OPTION_THREADS(values, threads),
 };
 
 static const hsc__command command = {
     .name = "info",
-    .usage = "-m MODEL [--tensors] [--json]\nMODEL",
+    .usage = "-m MODEL [--tensors] [--tokens N] [--json]\nMODEL",
     .about =
         "Shows what is in a model: architecture, sizes, types of its tensors, parameters, memory and tokenizer. What "
         "looks odd in its files is said as a warning.",
@@ -27,7 +39,9 @@ static const hsc__command command = {
     .examples = "headscope info gpt2\n"
                 "    a model of the Hub cache\n"
                 "headscope info SmolLM2-135M-Instruct.Q4_1.gguf --tensors\n"
-                "    with every tensor of the file",
+                "    with every tensor of the file\n"
+                "headscope info gpt2 --tokens 1024\n"
+                "    will a pass over 1,024 tokens fit, and what would every pattern take?",
     .max_args = 1,
 };
 
@@ -42,7 +56,7 @@ enum { MAX_TYPES = 64 };
 typedef struct sums {
     type_sum types[MAX_TYPES];
     size_t n_types;
-    uint64_t n_parameters, n_bytes;
+    uint64_t n_parameters, n_bytes, n_table_bytes;
     size_t n_buffers;
 } sums;
 
@@ -54,7 +68,13 @@ static bool is_buffer(const hsc_tensor_info *t)
            strcmp(t->name, "rope_freqs.weight") == 0;
 }
 
-static void add_tensor(sums *s, const hsc_tensor_info *t)
+/* Embedding or output matrix: without logits a pass reads but a few rows of it. */
+static bool is_table(const hsc_config *c, const hsc_tensor_info *t)
+{
+    return t->n_dims == 2 && t->shape[0] == c->d_vocab && t->shape[1] == c->d_model;
+}
+
+static void add_tensor(sums *s, const hsc_config *c, const hsc_tensor_info *t)
 {
     uint64_t n = 1;
     size_t i = 0;
@@ -62,6 +82,7 @@ static void add_tensor(sums *s, const hsc_tensor_info *t)
     if (is_buffer(t)) s->n_buffers++;
     else s->n_parameters += n;
     s->n_bytes += t->n_bytes;
+    if (is_table(c, t)) s->n_table_bytes += t->n_bytes;
     while (i < s->n_types && strcmp(s->types[i].name, t->dtype_name) != 0) i++;
     if (i == MAX_TYPES) return; /* more than any format has */
     if (i == s->n_types) s->types[s->n_types++] = (type_sum){t->dtype_name, 0, 0};
@@ -74,7 +95,7 @@ static hsc_status add_up(const hsc_model *model, sums *s, hsc_error *err)
     for (size_t i = 0; i < hsc_model_n_tensors(model); i++) {
         hsc_tensor_info t;
         HSC_FAIL_IF(hsc_model_tensor(model, i, &t) != HSC_OK, HSC_EINVAL, "tensor %zu cannot be described", i);
-        add_tensor(s, &t);
+        add_tensor(s, hsc_model_config(model), &t);
     }
     return HSC_OK;
 }
@@ -83,6 +104,59 @@ static hsc_status add_up(const hsc_model *model, sums *s, hsc_error *err)
 static uint64_t cache_bytes(const hsc_config *c)
 {
     return 2U * sizeof(float) * (uint64_t)c->n_layers * (uint64_t)c->n_kv_heads * (uint64_t)c->d_head;
+}
+
+/* ---------------------------------------------------------------------------------------------------- forecast ---- */
+
+typedef struct forecast {
+    hsc_memory parts;
+    uint64_t program; /* what this process holds: itself, its libraries, the tokenizer */
+    uint64_t peak;
+    uint64_t peak_without_logits; /* as look, and run without the site logits, make a pass */
+} forecast;
+
+/* A figure of this process in bytes, "RssAnon:"; 0 where the system has no /proc. */
+static uint64_t own_memory(const char *figure)
+{
+    char line[256];
+    uint64_t kib = 0;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, figure, strlen(figure)) == 0) kib = strtoull(line + strlen(figure), NULL, 10);
+    }
+    if (file) fclose(file);
+    return kib * 1024;
+}
+
+/* The most that this process ever held. */
+static uint64_t most_memory(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+#if defined(__APPLE__)
+    return (uint64_t)usage.ru_maxrss;
+#else
+    return (uint64_t)usage.ru_maxrss * 1024;
+#endif
+}
+
+/* A run holds its tokenizer while it computes, so it is opened before this process is measured. The model's file is
+ * mapped by then, and pages of it that the system brought along count as weights: of files only `files_before` counts,
+ * what was mapped before. */
+static hsc_status foresee(const values *v, const hsc_model *model, const sums *s, uint64_t files_before, forecast *out,
+                          hsc_error *err)
+{
+    if (!v->tokens) return HSC_OK;
+    hsc_session_options o = hsc__pass_session(&v->pass, v->threads, v->tokens);
+    o.compute = hsc__pass_compute(&v->pass, model);
+    hsc_status status = hsc_model_memory(model, &o, v->tokens, &out->parts, err);
+    if (status != HSC_OK) return hsc__fail_prefix(err, status, "--tokens %d", v->tokens);
+    hsc_model_tokenizer(model, NULL);
+    uint64_t own = own_memory("RssAnon:");
+    out->program = own ? own + files_before : most_memory();
+    out->peak = out->program + out->parts.total;
+    out->peak_without_logits = out->peak - s->n_table_bytes - out->parts.logits;
+    return HSC_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------------- text ---- */
@@ -142,6 +216,37 @@ static void add_memory(hsc__string *out, const hsc_config *c, const sums *s)
     hsc__string_text(out, " for the whole context\n");
 }
 
+static void add_part(hsc__string *out, const char *name, uint64_t n, const char *remark)
+{
+    hsc__string_printf(out, "  %-12s", name);
+    add_bytes(out, n);
+    hsc__string_printf(out, "%s\n", remark);
+}
+
+static void add_forecast(hsc__string *out, const values *v, const hsc_model *model, const forecast *f)
+{
+    hsc__string_text(out, "memory        ");
+    add_bytes(out, f->peak);
+    hsc__string_text(out, " at the peak of a pass over ");
+    add_count(out, (uint64_t)v->tokens);
+    hsc__string_text(out, v->tokens == 1 ? " token (" : " tokens (");
+    hsc__pass_describe(out, &v->pass, model);
+    hsc__string_text(out, ")\n");
+    hsc__string_text(out, "  no logits   ");
+    add_bytes(out, f->peak_without_logits);
+    hsc__string_text(out, ", as in look: of the vocabulary's tables only the rows of the text are read\n");
+    add_part(out, "program", f->program, ", tokenizer included");
+    add_part(out, "weights", f->parts.weights, ", mapped from the file");
+    add_part(out, "cache", f->parts.cache, "");
+    add_part(out, "activations", f->parts.activations, "");
+    add_part(out, "logits", f->parts.logits, " of the last token");
+    hsc__string_text(out, "  more with   ");
+    add_bytes(out, f->parts.patterns);
+    hsc__string_text(out, " for every pattern, ");
+    add_bytes(out, f->parts.stats);
+    hsc__string_text(out, " for all statistics\n");
+}
+
 static void add_tokenizer(hsc__string *out, const hsc_tokenizer *tokenizer, const hsc_error *why)
 {
     if (tokenizer) hsc__string_printf(out, "tokenizer     %zu tokens\n", hsc_tokenizer_size(tokenizer));
@@ -159,7 +264,7 @@ static void add_tensor_line(hsc__string *out, const hsc_tensor_info *t)
     hsc__string_text(out, "\n");
 }
 
-static int print_text(const values *v, const hsc__opened *opened, const sums *s)
+static int print_text(const values *v, const hsc__opened *opened, const sums *s, const forecast *f)
 {
     hsc_error why = {0};
     hsc__string out = {0};
@@ -168,6 +273,7 @@ static int print_text(const values *v, const hsc__opened *opened, const sums *s)
     hsc__string_printf(&out, "\n");
     add_architecture(&out, opened->config);
     add_memory(&out, opened->config, s);
+    if (v->tokens) add_forecast(&out, v, opened->model, f);
     add_tokenizer(&out, tokenizer, &why);
     for (size_t i = 0; hsc_model_warning(opened->model, i); i++)
         hsc__string_printf(&out, "warning       %s\n", hsc_model_warning(opened->model, i));
@@ -208,7 +314,24 @@ static json_t *types_json(const sums *s)
     return list;
 }
 
-static int print_json(const values *v, const hsc__opened *opened, const sums *s)
+static json_t *forecast_json(const values *v, const hsc_model *model, const forecast *f)
+{
+    json_t *object = json_pack("{s:i}", "n_tokens", v->tokens);
+    const struct {
+        const char *name;
+        uint64_t n;
+    } parts[] = {{"peak_bytes", f->peak},           {"peak_without_logits_bytes", f->peak_without_logits},
+                 {"program_bytes", f->program},     {"weights_bytes", f->parts.weights},
+                 {"cache_bytes", f->parts.cache},   {"activations_bytes", f->parts.activations},
+                 {"logits_bytes", f->parts.logits}, {"patterns_bytes", f->parts.patterns},
+                 {"stats_bytes", f->parts.stats}};
+    hsc__json_set_pass(object, &v->pass, model);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        json_object_set_new(object, parts[i].name, json_integer((json_int_t)parts[i].n));
+    return object;
+}
+
+static int print_json(const values *v, const hsc__opened *opened, const sums *s, const forecast *f)
 {
     const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, NULL);
     json_t *warnings = json_array(), *tensors = json_array();
@@ -224,9 +347,19 @@ static int print_json(const values *v, const hsc__opened *opened, const sums *s)
         "cache_bytes_per_token", (json_int_t)cache_bytes(opened->config), "tokenizer",
         tokenizer ? json_pack("{s:I}", "n_tokens", (json_int_t)hsc_tokenizer_size(tokenizer)) : json_null(), "warnings",
         warnings);
+    if (v->tokens) json_object_set_new(root, "memory", forecast_json(v, opened->model, f));
     if (v->tensors) json_object_set_new(root, "tensors", tensors);
     else json_decref(tensors);
     return hsc__json_print(root);
+}
+
+/* What the arguments alone can show. */
+static int check(const values *v)
+{
+    bool kind = v->pass.compute || v->pass.cache || v->pass.window || v->pass.sinks || v->threads;
+    if (kind && !v->tokens)
+        return hsc__cli_misuse(&command, "a kind of pass without a pass: --tokens N says over how many tokens");
+    return hsc__pass_check(&command, &v->pass);
 }
 
 int hsc__cli_info(int argc, char **argv)
@@ -236,13 +369,19 @@ int hsc__cli_info(int argc, char **argv)
     hsc__opened opened;
     hsc_error err = {0};
     sums s = {0};
+    forecast f = {0};
+    uint64_t files_before = own_memory("RssFile:");
     int result = hsc__cli_parse(&command, argc, argv, &v, &args);
+    if (result != HSC__CLI_GO_ON) return result;
+    result = check(&v);
     if (result != HSC__CLI_GO_ON) return result;
     if (args.n && v.model) return hsc__cli_misuse(&command, "two models: '%s' and '%s'", v.model, args.list[0]);
     result = hsc__cli_open(&command, args.n ? args.list[0] : v.model, false, &opened);
     if (result != HSC__CLI_GO_ON) return result;
-    if (add_up(opened.model, &s, &err) != HSC_OK) result = hsc__cli_fail(&err);
-    else result = v.json ? print_json(&v, &opened, &s) : print_text(&v, &opened, &s);
+    hsc_status status = add_up(opened.model, &s, &err);
+    if (status == HSC_OK) status = foresee(&v, opened.model, &s, files_before, &f, &err);
+    if (status != HSC_OK) result = hsc__cli_fail(&err);
+    else result = v.json ? print_json(&v, &opened, &s, &f) : print_text(&v, &opened, &s, &f);
     hsc__cli_close(&opened);
     return result;
 }

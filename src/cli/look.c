@@ -1,7 +1,7 @@
 /*
  * headscope look: the arguments, the pass, and the choice of the view. While the model runs, observers take only what
- * the view needs (one row or column a head, or sums), so a long text needs no table of n x n weights; pictures and
- * --head alone record whole patterns.
+ * the view needs (one row or column a head, or sums), so a long text needs no table of n x n weights; --stats has the
+ * session take sums; pictures and --head alone record whole patterns.
  */
 #include "cli/look.h"
 
@@ -30,6 +30,9 @@ static const hsc__option options[] = {
     {"vs", 0, HSC__OPT_TEXT, "TEXT2", offsetof(hsc__look_options, versus), 0, 0,
      "Compare with a second text: the heads whose weights from the token (the last one, unless --token or --pos says "
      "another) move most, what they left and what they went to."},
+    {"stats", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, stats), 0, 0,
+     "Every head in figures, over the whole text and however long: mean entropy of a row in nats; mean weight on the "
+     "first token, the token itself, the one before, and by distance; and the token that receives most from all."},
     {"include-first", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, include_first), 0, 0,
      "Let the first token win too. It draws weight that means nothing (a sink), so it is left out of the maximum."},
     HSC__OPTION_HEADING("Pictures and formats"),
@@ -52,6 +55,8 @@ static const hsc__option options[] = {
      "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
     {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, parse_special), 0, 0,
      "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
+    HSC__OPTION_HEADING("The pass"),
+    HSC__OPTIONS_PASS(hsc__look_options, pass),
     HSC__OPTION_THREADS(hsc__look_options, threads),
 };
 
@@ -74,7 +79,9 @@ static const hsc__command command = {
                 "headscope look -m gpt2 \"The animal ... too tired\" --to \" animal\" --layer 5 --top 3\n"
                 "    the column under \" animal\": who looks at it\n"
                 "headscope look -m gpt2 \"The animal ... too tired\" --vs \"The animal ... too wide\"\n"
-                "    which heads move when the last word changes",
+                "    which heads move when the last word changes\n"
+                "headscope look -m gpt2 --file chapter.txt --stats --csv\n"
+                "    every head of a long text in figures",
     .max_args = 1,
 };
 
@@ -83,6 +90,7 @@ static const hsc__command command = {
 static hsc__look_mode choose_mode(const hsc__look_options *o)
 {
     bool query = o->token || o->pos >= 0, key = o->to || o->to_pos >= 0;
+    if (o->stats) return HSC__LOOK_STATS;
     if (o->versus) return HSC__LOOK_VERSUS;
     if (query && key) return HSC__LOOK_PAIR;
     if (query) return HSC__LOOK_QUERY;
@@ -93,6 +101,19 @@ static hsc__look_mode choose_mode(const hsc__look_options *o)
 static bool picture_name(const char *name)
 {
     return hsc__cli_ends_with(name, ".png") || hsc__cli_ends_with(name, ".svg") || hsc__cli_ends_with(name, ".pdf");
+}
+
+/* --stats is about every token of one text. */
+static int check_stats(const hsc__look_options *o)
+{
+    if (!o->stats) return HSC__CLI_GO_ON;
+    if (o->token || o->pos >= 0 || o->to || o->to_pos >= 0)
+        return hsc__cli_misuse(&command, "--stats sums up all tokens: not with --token, --pos, --to or --to-pos");
+    if (o->versus) return hsc__cli_misuse(&command, "--stats and --vs: one of the two");
+    if (o->top) return hsc__cli_misuse(&command, "--stats has no list for --top to cut");
+    if (o->plot || o->heatmap)
+        return hsc__cli_misuse(&command, "--stats keeps no patterns to draw: not with --plot or --heatmap");
+    return HSC__CLI_GO_ON;
 }
 
 /* What the arguments alone can show. */
@@ -117,7 +138,8 @@ static int check(const hsc__look_options *o, int n_texts)
         return hsc__cli_misuse(&command, "--head L%dH%d is not in the layers of --layer", o->head.layer, o->head.head);
     if (o->plot && !picture_name(o->plot))
         return hsc__cli_misuse(&command, "--plot %s: the name must end in .png, .svg or .pdf", o->plot);
-    return HSC__CLI_GO_ON;
+    int result = check_stats(o);
+    return result == HSC__CLI_GO_ON ? hsc__pass_check(&command, &o->pass) : result;
 }
 
 /* ------------------------------------------------------------------------------------------------------- input ---- */
@@ -287,13 +309,14 @@ static hsc_status run_pass(const hsc__look *look, hsc__look_pass *pass, hsc_erro
     const hsc__look_options *o = look->options;
     catcher c;
     hsc__progress progress = {0};
-    hsc_session_options session = {.n_threads = o->threads, .max_tokens = pass->n_tokens};
+    hsc_session_options session = hsc__pass_session(&o->pass, o->threads, pass->n_tokens);
     HSC_FAIL_IF(pass->n_tokens > look->opened.config->n_ctx, HSC_EINVAL,
                 "the text has %d tokens, %s sees at most %d (its context)", pass->n_tokens, look->opened.name,
                 look->opened.config->n_ctx);
     HSC_TRY(hsc_session_new(&pass->session, look->opened.model, &session, err));
     if (look->mode == HSC__LOOK_OVERVIEW)
         HSC_TRY(hsc_overview_new(&pass->overview, pass->session, pass->n_tokens, HSC__LOOK_LINKS, err));
+    else if (look->mode == HSC__LOOK_STATS) HSC_TRY(hsc__look_collect(look, pass->session, err));
     else if (look->mode != HSC__LOOK_HEAD) HSC_TRY(watch_weights(look, pass, &c, err));
     if (look->mode == HSC__LOOK_HEAD || o->plot || o->heatmap) HSC_TRY(record_patterns(look, pass, err));
     HSC_TRY(hsc__progress_watch(&progress, pass->session, (size_t)pass->n_tokens, err));
@@ -304,15 +327,6 @@ static hsc_status run_pass(const hsc__look *look, hsc__look_pass *pass, hsc_erro
     return status;
 }
 
-static hsc_status fail_number(int layer, int head, hsc_error *err)
-{
-    return hsc__fail(
-        err, HSC_EINVAL, 0,
-        "layer %d, head %d (L%dH%d): an attention weight is not finite (NaN): the file's weights are damaged "
-        "or overflow",
-        layer + 1, head, layer, head);
-}
-
 /* A maximum over NaN means nothing, so there is no table with one. */
 static hsc_status check_numbers(const hsc__look *look, const hsc__look_pass *pass, hsc_error *err)
 {
@@ -320,9 +334,10 @@ static hsc_status check_numbers(const hsc__look *look, const hsc__look_pass *pas
         for (int head = 0; head < look->n_heads; head++) {
             if (!hsc__look_chosen(look, layer, head)) continue;
             if (pass->overview && isnan(hsc_overview_head(pass->overview, layer, head).other))
-                return fail_number(layer, head, err);
+                return hsc__look_fail_number(layer, head, err);
             for (int i = 0; pass->weights && i < pass->n_tokens; i++)
-                if (isnan(hsc__look_weights(look, pass, layer, head)[i])) return fail_number(layer, head, err);
+                if (isnan(hsc__look_weights(look, pass, layer, head)[i]))
+                    return hsc__look_fail_number(layer, head, err);
         }
     }
     return HSC_OK;
@@ -336,7 +351,7 @@ static hsc_status fetch_pattern(hsc__look *look, hsc_error *err)
     HSC_TRY(hsc_session_activation(look->first.session, HSC_PATTERN, one->layer, 0, &view, err));
     look->pattern = view.data;
     for (size_t i = 0; i < n * n; i++)
-        if (isnan(look->pattern[i])) return fail_number(one->layer, one->head, err);
+        if (isnan(look->pattern[i])) return hsc__look_fail_number(one->layer, one->head, err);
     return HSC_OK;
 }
 
@@ -354,20 +369,25 @@ static const view views[] = {
     [HSC__LOOK_PAIR] = {hsc__look_pair_text, hsc__look_pair_csv, hsc__look_pair_json},
     [HSC__LOOK_HEAD] = {hsc__look_rows_text, hsc__look_rows_csv, hsc__look_rows_json},
     [HSC__LOOK_VERSUS] = {hsc__look_versus_text, hsc__look_versus_csv, hsc__look_versus_json},
+    [HSC__LOOK_STATS] = {hsc__look_stats_text, hsc__look_stats_csv, hsc__look_stats_json},
 };
 
 /* What one must know to read the table. */
 static void say_notes(const hsc__look *look)
 {
     const hsc__look_pass *pass = &look->first;
-    bool maximum =
-        (look->mode == HSC__LOOK_QUERY && pass->query > 0) || (look->mode == HSC__LOOK_HEAD && pass->n_tokens > 1);
-    hsc__string text = {0};
+    bool whole = look->mode == HSC__LOOK_HEAD || look->mode == HSC__LOOK_STATS;
+    bool maximum = (look->mode == HSC__LOOK_QUERY && pass->query > 0) || (whole && pass->n_tokens > 1);
+    hsc__string text = {0}, how = {0};
     hsc__look_repr(&text, pass, 0);
-    if (maximum && !look->options->include_first && !text.failed)
-        hsc__cli_note("the first token, %s, is left out of the maximum; --include-first puts it back (compute f32)",
-                      text.data);
+    hsc__pass_describe(&how, &look->options->pass, look->opened.model);
+    if (text.failed || how.failed) hsc__cli_no_memory();
+    else if (maximum && !look->options->include_first)
+        hsc__cli_note("the first token, %s, is left out of the maximum; --include-first puts it back (%s)", text.data,
+                      how.data);
+    else if (hsc__pass_special(&look->options->pass, look->opened.model)) hsc__cli_note("%s", how.data);
     hsc__string_free(&text);
+    hsc__string_free(&how);
 }
 
 static int show(const hsc__look *look)
@@ -402,6 +422,7 @@ static hsc_status compute(hsc__look *look, hsc_error *err)
     HSC_TRY(run_pass(look, &look->first, err));
     HSC_TRY(check_numbers(look, &look->first, err));
     if (look->mode == HSC__LOOK_HEAD) HSC_TRY(fetch_pattern(look, err));
+    if (look->mode == HSC__LOOK_STATS) HSC_TRY(hsc__look_summarise(look, err));
     if (look->mode != HSC__LOOK_VERSUS) return HSC_OK;
     HSC_TRY(run_pass(look, &look->second, err));
     return check_numbers(look, &look->second, err);
@@ -444,6 +465,7 @@ int hsc__cli_look(int argc, char **argv)
     }
     free_pass(&look.first);
     free_pass(&look.second);
+    hsc__free(look.stats);
     hsc__cli_close(&look.opened);
     hsc__free(o.ids.ids);
     return result;

@@ -14,7 +14,8 @@ typedef struct hsc__look_options {
     int top;         /* 0: not given */
     int scale;       /* hsc__scale */
     int threads;
-    bool include_first, no_special, parse_special, json, csv, heatmap;
+    hsc__pass_options pass;
+    bool include_first, no_special, parse_special, json, csv, heatmap, stats;
 } hsc__look_options;
 
 /* What is shown. */
@@ -25,7 +26,17 @@ typedef enum {
     HSC__LOOK_PAIR,     /* --token and --to: the heads that join the two */
     HSC__LOOK_HEAD,     /* --head alone: what each token looks at in it */
     HSC__LOOK_VERSUS,   /* --vs: the heads that move between two texts */
+    HSC__LOOK_STATS,    /* --stats: every head in figures */
 } hsc__look_mode;
+
+/* --stats: one head over the whole text; means over the rows q >= 1. */
+enum { HSC__LOOK_MAX_BINS = 32 };
+typedef struct hsc__look_stats {
+    double entropy, first, self, prev;
+    double distance[HSC__LOOK_MAX_BINS]; /* by bins of HSC_STAT_DISTANCE */
+    int most;                            /* the key that receives most, and how much from all rows */
+    float received;
+} hsc__look_stats;
 
 /* One text on its way through the model. */
 typedef struct hsc__look_pass {
@@ -45,6 +56,8 @@ typedef struct hsc__look {
     int n_layers, n_heads;
     bool causal;
     const float *pattern;         /* HSC__LOOK_HEAD: [n_tokens][n_tokens] */
+    hsc__look_stats *stats;       /* HSC__LOOK_STATS: [n_layers][n_heads]; only chosen heads are filled */
+    int n_bins;                   /* of their distances */
     hsc__look_pass first, second; /* second: --vs only */
     int n_prefix, n_suffix;       /* --vs: equal tokens at both ends of the two texts */
 } hsc__look;
@@ -61,8 +74,12 @@ void hsc__look_list_tokens(const hsc__look_pass *pass);
 bool hsc__look_chosen(const hsc__look *look, int layer, int head);
 /* The pass's row or column of one head, [n_tokens]. */
 float *hsc__look_weights(const hsc__look *look, const hsc__look_pass *pass, int layer, int head);
+/* Whether --window and --sinks let the query see the key; the causal mask stands beside. */
+bool hsc__look_in_window(const hsc__look *look, int query, int key);
+/* Keys that a query sees. */
+int hsc__look_n_visible(const hsc__look *look, int query);
 /* The heaviest of it, at most k <= HSC__LOOK_MAX_TOP, by the rules: position 0 is left out unless --include-first or
- * the query stands there; what a causal mask hides is never listed. */
+ * the query stands there; what a causal mask or --window hides is never listed. */
 enum { HSC__LOOK_MAX_TOP = 1000, HSC__LOOK_LINKS = 10 };
 int hsc__look_best(const hsc__look *look, int layer, int head, int k, hsc_key_weight *out);
 /* The same for one row of a whole pattern. */
@@ -79,7 +96,9 @@ void hsc__look_csv_token(hsc__string *out, const hsc__look_pass *pass, int pos);
 void hsc__look_csv_number(hsc__string *out, float value);
 /* Appends "LAYER,HEAD,NAME". */
 void hsc__look_csv_head(hsc__string *out, int layer, int head);
-/* {"model","compute","tokens"}: what every JSON answer begins with; {"layer","head","name"}. */
+/* HSC_EINVAL: a weight of this head is not finite. */
+hsc_status hsc__look_fail_number(int layer, int head, hsc_error *err);
+/* {"model","compute",...,"tokens"}: what every JSON answer begins with; {"layer","head","name"}. */
 json_t *hsc__look_json_start(const hsc__look *look);
 json_t *hsc__look_json_head(int layer, int head);
 
@@ -103,6 +122,16 @@ json_t *hsc__look_overview_json(const hsc__look *look);
 void hsc__look_versus_text(const hsc__look *look, hsc__string *out);
 void hsc__look_versus_csv(const hsc__look *look, hsc__string *out);
 json_t *hsc__look_versus_json(const hsc__look *look);
+
+void hsc__look_stats_text(const hsc__look *look, hsc__string *out);
+void hsc__look_stats_csv(const hsc__look *look, hsc__string *out);
+json_t *hsc__look_stats_json(const hsc__look *look);
+
+/* ---- look_stats.c: before the pass, and after it ---- */
+
+hsc_status hsc__look_collect(const hsc__look *look, hsc_session *session, hsc_error *err);
+/* Fills look->stats. */
+hsc_status hsc__look_summarise(hsc__look *look, hsc_error *err);
 
 /* How the second text's tokens lie against the first's, and where the query stands in both. Sets second.query. */
 hsc_status hsc__look_align(hsc__look *look, hsc_error *err);

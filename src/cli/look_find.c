@@ -110,11 +110,29 @@ float *hsc__look_weights(const hsc__look *look, const hsc__look_pass *pass, int 
     return pass->weights + index * (size_t)pass->n_tokens;
 }
 
+bool hsc__look_in_window(const hsc__look *look, int query, int key)
+{
+    const hsc__pass_options *pass = &look->options->pass;
+    return pass->window == 0 || key > query - pass->window || key < pass->sinks;
+}
+
+int hsc__look_n_visible(const hsc__look *look, int query)
+{
+    const hsc__pass_options *pass = &look->options->pass;
+    int n = look->causal ? query + 1 : look->first.n_tokens;
+    int hidden = pass->window && query >= pass->window ? query - pass->window + 1 : 0;
+    return n - hidden + (pass->sinks < hidden ? pass->sinks : hidden);
+}
+
 int hsc__look_best_in_row(const hsc__look *look, const float *row, int query, int k, hsc_key_weight *out)
 {
-    int n_key = look->causal ? query + 1 : look->first.n_tokens;
+    int n_key = look->causal ? query + 1 : look->first.n_tokens, n_kept = 0;
     int first_key = look->options->include_first || query == 0 ? 0 : 1;
-    return hsc_top_keys(row, n_key, first_key, k, out);
+    int n = hsc_top_keys(row, n_key, first_key, k, out);
+    for (int i = 0; i < n; i++) {
+        if (hsc__look_in_window(look, query, out[i].key)) out[n_kept++] = out[i];
+    }
+    return n_kept;
 }
 
 int hsc__look_best(const hsc__look *look, int layer, int head, int k, hsc_key_weight *out)
@@ -122,7 +140,11 @@ int hsc__look_best(const hsc__look *look, int layer, int head, int k, hsc_key_we
     const hsc__look_pass *pass = &look->first;
     const float *weights = hsc__look_weights(look, pass, layer, head);
     if (pass->query >= 0) return hsc__look_best_in_row(look, weights, pass->query, k, out);
-    return hsc_top_keys(weights, pass->n_tokens, look->causal ? pass->key : 0, k, out);
+    int n = hsc_top_keys(weights, pass->n_tokens, look->causal ? pass->key : 0, k, out), n_kept = 0;
+    for (int i = 0; i < n; i++) { /* these are queries */
+        if (hsc__look_in_window(look, out[i].key, pass->key)) out[n_kept++] = out[i];
+    }
+    return n_kept;
 }
 
 int hsc__look_top(const hsc__look *look, int standard)
@@ -165,10 +187,21 @@ void hsc__look_csv_head(hsc__string *out, int layer, int head)
     hsc__string_printf(out, "%d,%d,L%dH%d", layer, head, layer, head);
 }
 
+hsc_status hsc__look_fail_number(int layer, int head, hsc_error *err)
+{
+    return hsc__fail(
+        err, HSC_EINVAL, 0,
+        "layer %d, head %d (L%dH%d): an attention weight is not finite (NaN): the file's weights are damaged "
+        "or overflow",
+        layer + 1, head, layer, head);
+}
+
 json_t *hsc__look_json_start(const hsc__look *look)
 {
-    return json_pack("{s:o,s:s,s:o}", "model", hsc__json_model(&look->opened), "compute", "f32", "tokens",
-                     hsc__json_tokens(&look->first.tokens));
+    json_t *root = json_pack("{s:o}", "model", hsc__json_model(&look->opened));
+    hsc__json_set_pass(root, &look->options->pass, look->opened.model);
+    json_object_set_new(root, "tokens", hsc__json_tokens(&look->first.tokens));
+    return root;
 }
 
 json_t *hsc__look_json_head(int layer, int head)

@@ -32,7 +32,7 @@ static double most_entropy(const hsc__look *look)
 {
     double sum = 0;
     int n = look->first.n_tokens;
-    for (int query = 1; query < n; query++) sum += log(look->causal ? query + 1 : n);
+    for (int query = 1; query < n; query++) sum += log(hsc__look_n_visible(look, query));
     return n > 1 ? sum / (n - 1) : 0;
 }
 

@@ -157,6 +157,10 @@ void hsc__look_pair_text(const hsc__look *look, hsc__string *out)
         hsc__string_text(out, " in no head: it comes later, and a causal model's token sees only earlier ones\n");
         return;
     }
+    if (!hsc__look_in_window(look, look->first.query, look->first.key)) {
+        hsc__string_text(out, " in no head: it lies before the window\n");
+        return;
+    }
     hsc__string_text(out, " most in\n");
     for (int i = 0; i < n; i++) {
         hsc__look_name_head(out, best[i].layer, best[i].head);

@@ -1,7 +1,7 @@
 /*
  * headscope run: one pass over one or more texts, and what chosen sites held goes into one file of tensors. Several
  * texts are packed end to end as sequences; each tensor then bears the number of its sequence (pattern.4.seq2). Nothing
- * is copied: the arrays are written from where the session recorded them.
+ * is copied: the arrays are written from where the session recorded them, or collected statistics.
  */
 #include "cli/shared.h"
 
@@ -11,9 +11,13 @@ typedef struct values {
     const char *model, *text, *file, *sites, *output;
     hsc__ids ids;
     hsc__layers layers;
+    hsc__pass_options pass;
     int threads;
-    bool no_special, parse_special, json;
+    int top_k; /* 0: not given */
+    bool stats, no_special, parse_special, json;
 } values;
+
+enum { MAX_SEQS = 65536, MAX_TOP_K = 64 };
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(values, model),
@@ -26,11 +30,16 @@ static const hsc__option options[] = {
     HSC__OPTION_HEADING("What to save, and where"),
     {"sites", 's', HSC__OPT_TEXT, "SITES", offsetof(values, sites), 0, 0,
      "A comma list such as pattern,resid_post,logits; 'help' lists them with shapes and meanings."},
+    {"stats", 0, HSC__OPT_FLAG, NULL, offsetof(values, stats), 0, 0,
+     "Save statistics of every head's attention (named above), with sites or instead of them."},
+    {"top-k", 'k', HSC__OPT_INT, "K", offsetof(values, top_k), 1, MAX_TOP_K,
+     "With --stats: how many of its heaviest keys a row keeps. Default: 8."},
     {"layers", 'l', HSC__OPT_LAYERS, "LAYERS", offsetof(values, layers), 0, 0,
      "L0-L11 or L4,L7 (from 0), or 5 (from 1). Default: every layer."},
     {"output", 'o', HSC__OPT_TEXT, "FILE", offsetof(values, output), 0, 0,
      "A .safetensors or .npz file; it appears when it is complete."},
     HSC__OPTION_HEADING("Otherwise"),
+    HSC__OPTIONS_PASS(values, pass),
     {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
      "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
     {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, parse_special), 0, 0,
@@ -42,23 +51,29 @@ static const hsc__option options[] = {
 static const hsc__command command = {
     .name = "run",
     .usage = "-m MODEL --text TEXT --sites SITES -o FILE\n-m MODEL (--file FILE | --ids IDS) --sites SITES -o "
-             "FILE\n--sites help",
+             "FILE\n-m MODEL --text TEXT --stats [--top-k K] -o FILE\n--sites help",
     .about =
         "Runs the model and saves what chosen sites held, as float32 tensors that count layers from 0: pattern.4 "
         "[n_heads][n_query][n_key], resid_post.4 [n_pos][d_model], logits [n_pos][d_vocab], and always ids [n_pos] "
         "(int32). With several texts every name ends in its sequence, from 0: pattern.4.seq0, pattern.4.seq1, "
-        "logits.seq0, ids.seq0.",
+        "logits.seq0, ids.seq0.\n"
+        "--stats saves what each row of attention says, in memory that grows with the text's length and not with its "
+        "square: stats.entropy.4 [n_heads][n_query] (in nats); stats.sink.4, stats.self.4, stats.prev.4 "
+        "[n_heads][n_query] (weight on the first token, the token itself, the one before); stats.distance.4 "
+        "[n_heads][n_query][bins] (bin 0 is the token itself, bin b the keys 2^(b-1) to 2^b - 1 away); "
+        "stats.received.4 [n_heads][n_key] (weight that a key gets from all queries); stats.topk_key.4 (int32; -1 "
+        "where a row has fewer keys) and stats.topk_weight.4 [n_heads][n_query][k], heaviest first.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope run -m gpt2 --text \"The animal is tired\" --sites pattern -o a.safetensors\n"
                 "    every head's attention weights\n"
                 "headscope run -m gpt2 --file texts.txt --sites resid_post,logits --layers L0-L5 -o a.npz\n"
                 "    a text a line; load with numpy.load(\"a.npz\")[\"resid_post.0.seq0\"]\n"
+                "headscope run -m gpt2 --file texts.txt --stats --top-k 16 --layers L5 -o a.npz\n"
+                "    what every row of attention says in the sixth layer, however long the texts\n"
                 "headscope run -m gpt-nano-sort --ids 0,0,2,1,0,1 --sites pattern,logits -o a.npz\n"
                 "    a folder without a tokenizer",
 };
-
-enum { MAX_SEQS = 65536 };
 
 typedef struct job {
     const values *v;
@@ -88,7 +103,8 @@ static int print_sites(void)
     }
     hsc__string_text(&out,
                      "\nn_pos = n_query = n_key: the tokens of the text. A model without rotation has no rot_q and\n"
-                     "rot_k, one without a gate no mlp_up, one without learned positions no pos_embed.\n");
+                     "rot_k, one without a gate no mlp_up, one without learned positions no pos_embed.\n"
+                     "Statistics of attention are no sites: --stats saves them.\n");
     return hsc__cli_write_string(&out);
 }
 
@@ -123,9 +139,12 @@ static int check(job *j)
 {
     const values *v = j->v;
     int n_inputs = (v->text != NULL) + (v->file != NULL) + (v->ids.ids != NULL);
-    if (!v->sites) return hsc__cli_misuse(&command, "no sites: --sites pattern,logits; --sites help lists them");
-    int result = parse_sites(j);
+    if (!v->sites && !v->stats)
+        return hsc__cli_misuse(&command, "no sites: --sites pattern,logits or --stats; --sites help lists them");
+    int result = v->sites ? parse_sites(j) : HSC__CLI_GO_ON;
+    if (result == HSC__CLI_GO_ON) result = hsc__pass_check(&command, &v->pass);
     if (result != HSC__CLI_GO_ON) return result;
+    if (v->top_k && !v->stats) return hsc__cli_misuse(&command, "--top-k says how many keys --stats keeps");
     if (n_inputs != 1) return hsc__cli_misuse(&command, "exactly one of --text, --file and --ids is needed");
     if (!v->output) return hsc__cli_misuse(&command, "no output: -o FILE.safetensors or -o FILE.npz");
     if (!hsc__cli_ends_with(v->output, ".safetensors") && !hsc__cli_ends_with(v->output, ".npz"))
@@ -202,15 +221,26 @@ static hsc_status record_site(job *j, hsc_site site, hsc_error *err)
     return HSC_OK;
 }
 
+/* A session collects one layer or all; with several of them the others are not saved. */
+static hsc_status collect_stats(job *j, hsc_error *err)
+{
+    const hsc__layers *layers = &j->v->layers;
+    bool one = layers->n == 1 && layers->range[0].first == layers->range[0].last;
+    hsc_stats_options o = {.layer = one ? layers->range[0].first : -1, .top_k = j->v->top_k};
+    return hsc_session_collect(j->session, &o, err);
+}
+
 static hsc_status pass(job *j, hsc_error *err)
 {
     int longest = 0;
     for (size_t i = 0; i < j->n_seqs; i++) longest = j->lengths[i] > longest ? j->lengths[i] : longest;
-    hsc_session_options session = {.n_threads = j->v->threads, .max_tokens = longest, .max_seqs = (int)j->n_seqs};
+    hsc_session_options session = hsc__pass_session(&j->v->pass, j->v->threads, longest);
+    session.max_seqs = (int)j->n_seqs;
     HSC_TRY(hsc_session_new(&j->session, j->opened.model, &session, err));
     for (int site = 0; site < HSC_N_SITES; site++) {
         if (j->wanted[site]) HSC_TRY(record_site(j, (hsc_site)site, err));
     }
+    if (j->v->stats) HSC_TRY(collect_stats(j, err));
     hsc_batch batch = {.ids = j->ids,
                        .n_tokens = (int)j->n_tokens,
                        .seq_lengths = j->lengths,
@@ -258,6 +288,27 @@ static hsc_status add_site(job *j, hsc_site site, size_t seq, hsc_error *err)
     return HSC_OK;
 }
 
+/* The statistics of one layer; beside the weights of the heaviest keys stand their positions, in the same shape. */
+static hsc_status add_stats(job *j, int layer, size_t seq, hsc_error *err)
+{
+    for (int stat = 0; stat < HSC_N_STATS; stat++) {
+        hsc_view view;
+        char name[32];
+        HSC_TRY(hsc_session_stat(j->session, (hsc_stat)stat, layer, (int)seq, &view, err));
+        hsc_named_array array = {.dtype = HSC_F32, .n_dims = view.n_dims, .data = view.data};
+        memcpy(array.shape, view.shape, sizeof array.shape);
+        snprintf(name, sizeof name, "stats.%s", hsc_stat_name((hsc_stat)stat));
+        HSC_TRY(add_array(j, &array, name, layer, seq, err));
+        if (stat != HSC_STAT_TOPK) continue;
+        const int32_t *keys;
+        HSC_TRY(hsc_session_topk_keys(j->session, layer, (int)seq, &keys, err));
+        array.dtype = HSC_I32;
+        array.data = keys;
+        HSC_TRY(add_array(j, &array, "stats.topk_key", layer, seq, err));
+    }
+    return HSC_OK;
+}
+
 static hsc_status gather(job *j, hsc_error *err)
 {
     size_t first = 0;
@@ -266,6 +317,9 @@ static hsc_status gather(job *j, hsc_error *err)
         HSC_TRY(add_array(j, &ids, "ids", -1, seq, err));
         for (int site = 0; site < HSC_N_SITES; site++) {
             if (j->wanted[site]) HSC_TRY(add_site(j, (hsc_site)site, seq, err));
+        }
+        for (int layer = 0; j->v->stats && layer < j->opened.config->n_layers; layer++) {
+            if (hsc__layers_have(&j->v->layers, layer)) HSC_TRY(add_stats(j, layer, seq, err));
         }
         first += (size_t)j->lengths[seq];
     }
@@ -284,8 +338,11 @@ static int print_json(const job *j)
             arrays, json_pack("{s:s,s:s,s:o}", "name", a->name, "dtype", hsc_dtype_name(a->dtype), "shape", shape));
     }
     json_t *output = hsc__json_set_text(json_object(), j->v->output, strlen(j->v->output));
-    json_t *root = json_pack("{s:o,s:s,s:O,s:o,s:o}", "model", hsc__json_model(&j->opened), "compute", "f32", "output",
-                             json_object_get(output, "text"), "n_tokens", lengths, "arrays", arrays);
+    json_t *root = json_pack("{s:o}", "model", hsc__json_model(&j->opened));
+    hsc__json_set_pass(root, &j->v->pass, j->opened.model);
+    json_object_set(root, "output", json_object_get(output, "text"));
+    json_object_set_new(root, "n_tokens", lengths);
+    json_object_set_new(root, "arrays", arrays);
     json_decref(output);
     return hsc__json_print(root);
 }
@@ -294,8 +351,10 @@ static int print_text(const job *j)
 {
     hsc__string out = {0};
     hsc__text_label(&out, j->v->output, strlen(j->v->output));
-    hsc__string_printf(&out, ": %zu arrays of %zu text%s, %zu tokens (compute f32)\n", j->n_arrays, j->n_seqs,
+    hsc__string_printf(&out, ": %zu arrays of %zu text%s, %zu tokens (", j->n_arrays, j->n_seqs,
                        j->n_seqs == 1 ? "" : "s", j->n_tokens);
+    hsc__pass_describe(&out, &j->v->pass, j->opened.model);
+    hsc__string_text(&out, ")\n");
     for (size_t i = 0; i < j->n_arrays; i++) {
         const hsc_named_array *a = &j->arrays[i];
         hsc__string_printf(&out, "  %-20s  %s ", a->name, hsc_dtype_name(a->dtype));

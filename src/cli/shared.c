@@ -1,4 +1,5 @@
-/* Opening models, reading text, and the small pieces of JSON and CSV that several subcommands print. */
+/* Opening models, the options of a pass, reading text, and the small pieces of JSON and CSV that several subcommands
+ * print. */
 #include "cli/shared.h"
 
 #include "hub/hub.h"
@@ -91,6 +92,58 @@ hsc_status hsc__progress_watch(hsc__progress *progress, hsc_session *session, si
     progress->n_rows = (uint64_t)config->n_layers * n_tokens;
     hsc_observer observer = {.site = HSC_RESID_POST, .layer = -1, .fn = show_progress, .user = progress};
     return hsc_session_observe(session, &observer, err);
+}
+
+/* ------------------------------------------------------------------------------------------ how a pass computes ----
+ */
+
+/* The order of the words in HSC__OPTIONS_PASS. */
+static const hsc_dtype cache_types[] = {HSC_F32, HSC_F16, HSC_BF16, HSC_Q8_0};
+static const char *const cache_names[] = {"f32", "f16", "bf16", "q8_0"};
+_Static_assert(HSC_COMPUTE_F32 == 0 && HSC_COMPUTE_BF16 == 1 && HSC_COMPUTE_Q8 == 2 && HSC_COMPUTE_AUTO == 3,
+               "--compute names them in this order");
+
+int hsc__pass_check(const hsc__command *command, const hsc__pass_options *options)
+{
+    if (options->sinks && !options->window)
+        return hsc__cli_misuse(command, "--sinks keeps tokens visible that --window would hide: it wants --window N");
+    return HSC__CLI_GO_ON;
+}
+
+hsc_session_options hsc__pass_session(const hsc__pass_options *options, int n_threads, int max_tokens)
+{
+    return (hsc_session_options){.n_threads = n_threads,
+                                 .max_tokens = max_tokens,
+                                 .compute = (hsc_compute)options->compute,
+                                 .cache = cache_types[options->cache],
+                                 .mask = {.window = options->window, .sinks = options->sinks}};
+}
+
+hsc_compute hsc__pass_compute(const hsc__pass_options *options, const hsc_model *model)
+{
+    hsc_compute compute = (hsc_compute)options->compute;
+    return compute == HSC_COMPUTE_AUTO ? hsc_model_auto_compute(model) : compute;
+}
+
+bool hsc__pass_special(const hsc__pass_options *options, const hsc_model *model)
+{
+    return hsc__pass_compute(options, model) != HSC_COMPUTE_F32 || options->cache || options->window;
+}
+
+void hsc__pass_describe(hsc__string *out, const hsc__pass_options *options, const hsc_model *model)
+{
+    hsc__string_printf(out, "compute %s", hsc_compute_name(hsc__pass_compute(options, model)));
+    if (options->cache) hsc__string_printf(out, ", cache %s", cache_names[options->cache]);
+    if (options->window) hsc__string_printf(out, ", window %d", options->window);
+    if (options->sinks) hsc__string_printf(out, ", sinks %d", options->sinks);
+}
+
+void hsc__json_set_pass(json_t *object, const hsc__pass_options *options, const hsc_model *model)
+{
+    json_object_set_new(object, "compute", json_string(hsc_compute_name(hsc__pass_compute(options, model))));
+    if (options->cache) json_object_set_new(object, "cache", json_string(cache_names[options->cache]));
+    if (options->window) json_object_set_new(object, "window", json_integer(options->window));
+    if (options->sinks) json_object_set_new(object, "sinks", json_integer(options->sinks));
 }
 
 /* -------------------------------------------------------------------------------------------------------- text ---- */

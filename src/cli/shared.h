@@ -32,6 +32,19 @@ typedef struct hsc__progress {
 /* Adds an observer for the next pass over n_tokens tokens. */
 hsc_status hsc__progress_watch(hsc__progress *progress, hsc_session *session, size_t n_tokens, hsc_error *err);
 
+/* HSC__EXIT_USAGE after a message when the four options do not go together. */
+int hsc__pass_check(const hsc__command *command, const hsc__pass_options *options);
+/* What a session for passes of at most max_tokens tokens is made with. */
+hsc_session_options hsc__pass_session(const hsc__pass_options *options, int n_threads, int max_tokens);
+/* The kind of arithmetic that the options mean for this model; never HSC_COMPUTE_AUTO. */
+hsc_compute hsc__pass_compute(const hsc__pass_options *options, const hsc_model *model);
+/* Whether a result differs from what the defaults give. */
+bool hsc__pass_special(const hsc__pass_options *options, const hsc_model *model);
+/* Appends "compute f32", and what else is not the default: ", cache q8_0, window 64, sinks 4". */
+void hsc__pass_describe(hsc__string *out, const hsc__pass_options *options, const hsc_model *model);
+/* The same in an object: "compute", and where they are not the default "cache", "window" and "sinks". */
+void hsc__json_set_pass(json_t *object, const hsc__pass_options *options, const hsc_model *model);
+
 /* Appends all bytes of a file, "-" being standard input; NUL bytes are kept. */
 hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err);
 

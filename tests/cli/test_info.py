@@ -3,8 +3,15 @@
 import json
 import math
 import struct
+import subprocess
+import sys
+import unittest
+from unittest import mock
 
-from program import DATA, ProgramTest, main
+from program import DATA, PROGRAM, SOURCE, ProgramTest, environment, main
+
+sys.path.insert(0, str(SOURCE / "tests" / "golden"))
+import toys  # noqa: E402
 
 MODELS = DATA / "models"
 SORT = MODELS / "gpt-nano-sort"
@@ -14,6 +21,81 @@ def header(path):
     blob = path.read_bytes()
     (n,) = struct.unpack_from("<Q", blob)
     return {k: v for k, v in json.loads(blob[8 : 8 + n]).items() if k != "__metadata__"}
+
+
+# Run by a small Python, since a process counts the memory of the one that started it until it is another program.
+PEAK = """import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)"""
+
+
+def sanitized():
+    with open(PROGRAM, "rb") as f:
+        program = f.read()
+    return b"__asan_init" in program or b"__tsan_init" in program
+
+
+class Tiled(toys.Random):
+    """Large tensors at once: a thousand numbers over and over."""
+
+    def normal(self, shape, spread=1.0, mean=0.0):
+        n = math.prod(shape)
+        few = [self.source.gauss(mean, spread) for _ in range(min(n, 1009))]
+        return (shape, (few * (n // len(few) + 1))[:n])
+
+
+class Forecast(ProgramTest):
+    def test_parts(self):
+        said = self.json("info", SORT, "--tokens", "11", "-t", "1")["memory"]
+        self.assertEqual((said["n_tokens"], said["compute"]), (11, "f32"))
+        self.assertEqual(said["patterns_bytes"], 3 * 3 * 11 * 11 * 4)
+        self.assertEqual(said["weights_bytes"], self.json("info", SORT)["bytes"])
+        self.assertEqual(said["logits_bytes"], 3 * 4)
+        self.assertEqual(said["peak_bytes"], sum(said[f"{part}_bytes"] for part in
+                                                 ("program", "weights", "cache", "activations", "logits")))
+        tables = 2 * 3 * 48 * 4  # embedding and output matrix
+        self.assertEqual(said["peak_bytes"] - said["peak_without_logits_bytes"], tables + said["logits_bytes"])
+        text = self.good("info", SORT, "--tokens", "11")
+        for words in ("at the peak of a pass over 11 tokens (compute f32)\n", "  program  ", "  weights  ", "  cache  ",
+                      "  activations ", "  logits  ", "for every pattern", "for all statistics"):
+            self.assertIn(words, text)
+        self.assertNotIn("at the peak", self.good("info", SORT))
+        self.assertNotIn("memory", self.json("info", SORT))
+
+    def test_kinds(self):
+        q8_0 = MODELS / "tinystories-656k" / "tinystories-656k.q8_0.gguf"
+        said = {kind: self.json("info", q8_0, "--tokens", "512", "-t", "1", *words)["memory"] for kind, words in
+                (("plain", []), ("auto", ["--compute", "auto"]), ("f16", ["--cache", "f16"]), ("few", ["--window", "8"]))}
+        self.assertEqual(said["auto"]["compute"], "q8")
+        self.assertEqual((said["f16"]["cache"], said["few"]["window"]), ("f16", 8))
+        self.assertEqual(said["f16"]["cache_bytes"] * 2, said["plain"]["cache_bytes"])
+
+    def test_refusals(self):
+        self.bad(1, "info", SORT, "--tokens", "12", says=["--tokens 12", "11"])
+        self.bad(2, "info", SORT, "--tokens", "0", says=["--tokens"])
+        for words in (["--compute", "q8"], ["--cache", "f16"], ["--window", "3"], ["-t", "2"]):
+            self.bad(2, "info", SORT, *words, says=["--tokens N"])
+
+    def peak(self, model, ids, *words):
+        done = subprocess.run([sys.executable, "-S", "-c", PEAK, PROGRAM, "run", "-m", model, "--ids", ids, "-t", "2", "-o",
+                               self.folder / "out.safetensors", *words], capture_output=True, env=environment(), check=True)
+        return int(done.stdout)
+
+    @unittest.skipUnless(sys.platform == "linux" and not sanitized(), "peaks are of Linux, without sanitizers")
+    def test_it_comes_true(self):
+        """A checkpoint of 36 MB, and what the process of a real run holds at its peak: within a tenth."""
+        with mock.patch.object(toys, "Random", Tiled):
+            config, tensors = toys.llama(vocab_size=4096, n_positions=2048, d=512, n_heads=8, n_kv=8, inner=1536)
+        model = toys.write_folder(self.folder / "model", config, tensors)
+        said = self.json("info", model, "--tokens", "1024", "-t", "2")["memory"]
+        self.assertGreater(said["weights_bytes"], 30e6)
+        ids = ",".join(str(i * 7 % 50) for i in range(1024))
+        for words, foreseen in ((["--sites", "ln_final"], said["peak_without_logits_bytes"] + 1024 * 512 * 4),
+                                (["--sites", "pattern"], said["peak_without_logits_bytes"] + said["patterns_bytes"]),
+                                (["--stats"], said["peak_without_logits_bytes"] + said["stats_bytes"]),
+                                (["--sites", "logits"], said["peak_bytes"] + 1024 * 4096 * 4)):
+            peak = self.peak(model, ids, *words)
+            self.assertTrue(0.9 * peak < foreseen < 1.1 * peak, (words, peak, foreseen, said))
 
 
 class Info(ProgramTest):

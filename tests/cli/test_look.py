@@ -284,6 +284,135 @@ class Overview(LookTest):
         self.assertEqual(len(self.json("look", "-m", TINY, "--ids", ids, "--pos", "511")["heads"]), 16)
 
 
+class Statistics(LookTest):
+    """--stats: the same sums from whole patterns."""
+
+    def check(self, model, source, patterns, *words):
+        said = self.json("look", "-m", model, *source, "--stats", *words)
+        n = patterns[0].shape[1]
+        self.assertEqual([d["from"] for d in said["distances"]], [0] + [2 ** b for b in range(len(said["distances"]) - 1)])
+        self.assertGreaterEqual(said["distances"][-1]["to"], n - 1)
+        for h in said["heads"]:
+            rows = [patterns[h["layer"]].row(h["head"], q) for q in range(n)]
+            want = dict.fromkeys(("entropy", "first", "self", "previous"), 0.0)
+            distance = [0.0] * len(said["distances"])
+            for q in range(1, n):
+                want["first"] += rows[q][0] / (n - 1)
+                want["self"] += rows[q][q] / (n - 1)
+                want["previous"] += rows[q][q - 1] / (n - 1)
+                want["entropy"] -= math.fsum(w * math.log(w) for w in rows[q] if w > 0) / (n - 1)
+                for key in range(n):
+                    at = next((i for i, d in enumerate(said["distances"]) if d["from"] <= q - key <= d["to"]), None)
+                    if at is not None:
+                        distance[at] += rows[q][key] / (n - 1)
+            for name, value in want.items():
+                delta = 1e-5 if name == "entropy" else 2e-6
+                self.assertAlmostEqual(h[name], value, delta=delta, msg=(h["name"], name))
+            for got, value in zip(h["distance"], distance, strict=True):
+                self.assertAlmostEqual(got, value, delta=2e-6, msg=h["name"])
+            first = 0 if "--include-first" in words or n == 1 else 1
+            received = [math.fsum(row[key] for row in rows) for key in range(n)]
+            weight, key = top(received, first, n - 1)[0]
+            self.assertEqual(h["most_received"]["pos"], key)
+            self.assertAlmostEqual(h["most_received"]["weight"], weight, delta=1e-5)
+        return said
+
+    def test_figures(self):
+        patterns = self.patterns(SORT, "--ids", IDS)
+        self.assertEqual(len(self.check(SORT, ["--ids", IDS], patterns)["heads"]), 9)
+        self.check(SORT, ["--ids", "1"], self.patterns(SORT, "--ids", "1"))
+        patterns = self.patterns(TINY, "--text", TEXT)
+        self.check(TINY, [TEXT], patterns, "--include-first")
+        some = self.check(TINY, [TEXT], patterns, "--layer", "2")
+        self.assertEqual([h["name"] for h in some["heads"]], [f"L1H{i}" for i in range(8)])
+        one = self.check(TINY, [TEXT], patterns, "--head", "L1H3")
+        self.assertEqual(one["heads"], some["heads"][3:4])
+        window = self.patterns(TINY, "--text", TEXT, "--window", "4", "--sinks", "1")
+        said = self.check(TINY, [TEXT], window, "--window", "4", "--sinks", "1")
+        self.assertEqual((said["window"], said["sinks"]), (4, 1))
+
+    def test_the_whole_context(self):
+        ids = ",".join(str(3 + i * 7 % 2000) for i in range(512))
+        self.check(TINY, ["--ids", ids], self.patterns(TINY, "--ids", ids), "--head", "L1H5")
+
+    def test_text_and_csv(self):
+        said = self.json("look", "-m", TINY, TEXT, "--stats")
+        done = self.run_program("look", "-m", TINY, TEXT, "--stats")
+        self.assertIn(b"is left out of the maximum; --include-first puts it back (compute f32)", done.stderr)
+        lines = done.stdout.decode().splitlines()
+        self.assertEqual(lines[0], "2 layers; 8 heads per layer")
+        at = next(i for i, line in enumerate(lines) if line.startswith("head "))
+        far = len(said["tokens"]) - 1  # 22 tokens or so: bins 2-3 and 4-7 in one column, 8-15 and 16-31 in the next
+        self.assertEqual(lines[at].split(), ["head", "entropy", "first", "self", "prev", "2-7", f"8-{far}", "receives", "most"])
+        self.assertEqual(len(lines), at + 17)
+        for h, line in zip(said["heads"], lines[at + 1 :]):
+            self.assertTrue(line.startswith(f"layer {h['layer'] + 1}, head {h['head']} ({h['name']}) "), line)
+            groups = [h["distance"][2] + h["distance"][3], math.fsum(h["distance"][4:])]
+            shown = [f"{x:.2f}" for x in (h["entropy"], h["first"], h["self"], h["previous"], *groups)]
+            self.assertEqual(line.split(")")[1].split()[:6], shown)
+            most = h["most_received"]
+            self.assertTrue(line.endswith(f"{most['text']!r} ({most['pos']}) {most['weight']:.2f}"), line)
+        self.assertTrue(all(len(line) <= 100 for line in lines))
+        rows = list(csv.DictReader(io.StringIO(self.good("look", "-m", TINY, TEXT, "--stats", "--csv"), newline="")))
+        self.assertEqual(len(rows), 16)
+        for r, h in zip(rows, said["heads"]):
+            self.assertEqual((r["name"], int(r["most"]), r["most_text"]),
+                             (h["name"], h["most_received"]["pos"], h["most_received"]["text"]))
+            for name in ("entropy", "first", "self", "previous"):
+                self.assertAlmostEqual(float(r[name]), h[name], delta=1e-7)
+            bins = [float(r[f"distance_{d['from']}_{d['to']}"]) for d in said["distances"]]
+            for a, b in zip(bins, h["distance"], strict=True):
+                self.assertAlmostEqual(a, b, delta=1e-7)
+
+    def test_threads_change_nothing(self):
+        one = self.good("look", "-m", TINY, TEXT, "--stats", "--json", "-t", "1")
+        self.assertEqual(one, self.good("look", "-m", TINY, TEXT, "--stats", "--json", "-t", "5"))
+
+    def test_refusals(self):
+        for words in (["--pos", "1"], ["--to", "x"], ["--vs", "x"], ["--top", "2"], ["--plot", "a.png"],
+                      ["--heatmap", "--layer", "1"]):
+            self.bad(2, "look", "-m", "nowhere", "text", "--stats", *words, says=["--stats", words[0]])
+
+
+class Kinds(LookTest):
+    """--compute, --cache, --window and --sinks: what they show, and that they are named."""
+
+    def test_window(self):
+        words = ["--window", "3", "--sinks", "1"]
+        patterns = self.patterns(SORT, "--ids", IDS, *words)
+        said = self.json("look", "-m", SORT, "--ids", IDS, "--pos", "5", "--top", "6", "--include-first", *words)
+        for h in said["heads"]:
+            row = patterns[h["layer"]].row(h["head"], 5)
+            want = sorted((0, 3, 4, 5), key=lambda key: (-row[key], key))
+            self.assertEqual([w["pos"] for w in h["top"]], want)  # 1 and 2 are hidden: not listed, not even with 0
+            for w in h["top"]:
+                self.assertAlmostEqual(w["weight"], row[w["pos"]], delta=1e-8)
+        for key, seen in ((1, {1, 2, 3}), (0, {0, 1, 2, 3, 4, 5})):
+            said = self.json("look", "-m", SORT, "--ids", IDS, "--to-pos", key, "--top", "6", *words)
+            for h in said["heads"]:
+                self.assertEqual({w["pos"] for w in h["top"]}, seen)
+        self.assertIn("in no head: it lies before the window",
+                      self.good("look", "-m", SORT, "--ids", IDS, "--pos", "5", "--to-pos", "1", *words))
+        model = self.even_model()  # still even, over what the window leaves
+        kinds = self.json("look", "-m", model, "--ids", "1,2,3,4,5", "--window", "2")["heads"]
+        self.assertEqual([h["kind"] for h in kinds], ["spread", "spread"])
+
+    def test_names(self):
+        look = ["look", "-m", TINY, TEXT]
+        exact = self.json(*look, "--pos", "5")
+        for words, said in ((["--compute", "bf16"], {"compute": "bf16"}), (["--cache", "bf16"], {"compute": "f32", "cache": "bf16"}),
+                            (["--compute", "auto"], {"compute": "f32"})):
+            got = self.json(*look, "--pos", "5", *words)
+            self.assertEqual({key: value for key, value in got.items() if key in ("compute", "cache")}, said)
+            off = [abs(a["best"]["weight"] - b["best"]["weight"]) for a, b in zip(exact["heads"], got["heads"])]
+            self.assertTrue(0 < max(off) < 0.05 or said == {"compute": "f32"}, (words, off))
+        self.assertEqual(got, exact)
+        for words, note in ((["--compute", "bf16"], b"compute bf16"), (["--window", "9"], b"compute f32, window 9")):
+            for mode in ([], ["--pos", "5"], ["--stats"], ["--to-pos", "2"]):
+                self.assertIn(note, self.run_program(*look, *mode, *words).stderr)
+        self.bad(2, *look, "--sinks", "2", says=["--sinks", "--window"])
+
+
 class Versus(LookTest):
     def test_moves(self):
         one, two = "0,0,2,1,0,1", "0,0,1,1,0,1"

@@ -1,4 +1,5 @@
-"""headscope run: what lands in the file, its names and shapes, packed texts, and that nothing half-written stays."""
+"""headscope run: what lands in the file, its names and shapes, packed texts, statistics, kinds of
+passes, and that nothing half-written stays."""
 
 import json
 import math
@@ -9,6 +10,7 @@ import unittest
 from program import DATA, PROGRAM, ProgramTest, environment, main, read_npz, read_safetensors
 
 SORT = DATA / "models" / "gpt-nano-sort"  # 3 layers, 3 heads, width 48, context 11, vocabulary 3, no tokenizer
+ENTROPY = 1e-5  # nats; a logarithm in float32 is less exact than a sum
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"
 IDS = [0, 0, 2, 1, 0, 1]
 
@@ -138,6 +140,143 @@ class Run(ProgramTest):
         if os.path.exists("/dev/full"):
             (self.folder / "full.npz").symlink_to("/dev/full")
             self.bad(1, *words, self.folder / "full.npz", says=["full", "No space left on device"])
+
+    def row_statistics(self, row, query):
+        """By their definitions: {name: value or list} of one row of weights."""
+        bins = [0.0] * max(1, (len(row) - 1).bit_length() + 1)
+        for key, weight in enumerate(row):
+            bins[abs(query - key).bit_length()] += weight
+        order = sorted(range(query + 1), key=lambda key: (-row[key], key))
+        return {"entropy": -math.fsum(w * math.log(w) for w in row if w > 0), "sink": row[0], "self": row[query],
+                "prev": row[query - 1] if query else 0, "distance": bins, "topk_key": order,
+                "topk_weight": [row[key] for key in order]}
+
+    def check_statistics(self, got, layer, k, seq=""):
+        pattern = got[f"pattern.{layer}{seq}"]
+        n_heads, n = pattern.shape[:2]
+        stats = {name: got[f"stats.{name}.{layer}{seq}"] for name in
+                 ("entropy", "sink", "self", "prev", "distance", "received", "topk_key", "topk_weight")}
+        n_bins = stats["distance"].shape[2]
+        self.assertGreaterEqual(2 ** (n_bins - 1), n)
+        for name, a in stats.items():
+            last = {"distance": [n_bins], "topk_key": [k], "topk_weight": [k]}.get(name, [])
+            self.assertEqual(a.shape, [n_heads, n, *last], name)
+            self.assertEqual(a.numbers.typecode, "i" if name == "topk_key" else "f", name)
+        for head in range(n_heads):
+            for query in range(n):
+                want = self.row_statistics(pattern.row(head, query), query)
+                for name in ("entropy", "sink", "self", "prev"):
+                    delta = ENTROPY if name == "entropy" else 2e-6
+                    self.assertAlmostEqual(stats[name].row(head)[query], want[name], delta=delta, msg=(name, head, query))
+                bins = stats["distance"].row(head, query)
+                for b in range(n_bins):
+                    self.assertAlmostEqual(bins[b], want["distance"][b] if b < len(want["distance"]) else 0, delta=2e-6)
+                kept = min(k, query + 1)
+                self.assertEqual(list(stats["topk_key"].row(head, query)), want["topk_key"][:kept] + [-1] * (k - kept))
+                self.assertEqual(list(stats["topk_weight"].row(head, query)), want["topk_weight"][:kept] + [0] * (k - kept))
+            for key in range(n):
+                received = math.fsum(pattern.row(head, query)[key] for query in range(n))
+                self.assertAlmostEqual(stats["received"].row(head)[key], received, delta=1e-5)
+
+    def test_statistics(self):
+        got = self.sort("pattern", "--stats", "--top-k", "3")
+        for layer in range(3):
+            self.check_statistics(got, layer, 3)
+        text = "Once upon a time there was a little girl called Lily who liked to play in the park with her red ball"
+        got = self.save("--text", text, "--sites", "pattern", "--stats", model=STORIES)
+        self.assertEqual({name.split(".")[1] for name in got if name.startswith("stats.")},
+                         {"entropy", "sink", "self", "prev", "distance", "received", "topk_key", "topk_weight"})
+        for layer in range(5):
+            self.check_statistics(got, layer, 8)
+
+    def test_statistics_alone(self):
+        """Without patterns the same bits, and only the layers that are asked for."""
+        beside, alone = self.sort("pattern", "--stats"), self.save("--ids", ",".join(map(str, IDS)), "--stats")
+        self.assertEqual(set(alone), {name for name in beside if not name.startswith("pattern.")})
+        for name, a in alone.items():
+            self.assertEqual(a.numbers.tobytes(), beside[name].numbers.tobytes(), name)
+        for words, layers in ((["L1"], {1}), (["L0,L2"], {0, 2})):
+            some = self.save("--ids", ",".join(map(str, IDS)), "--stats", "--layers", *words, name="out.npz")
+            self.assertEqual({int(name.split(".")[2]) for name in some if name != "ids"}, layers)
+            for name, a in some.items():
+                self.assertEqual(a.numbers.tobytes(), alone[name].numbers.tobytes(), name)
+
+    def test_statistics_of_packed_texts(self):
+        path = self.folder / "texts"
+        path.write_text("Once upon a time\nTom\nTom had a big red ball.\n")
+        got = self.save("--file", path, "--sites", "pattern", "--stats", "--layers", "L3", "--top-k", "2", model=STORIES)
+        for seq in range(3):
+            self.check_statistics(got, 3, 2, f".seq{seq}")
+
+    def test_statistics_are_documented(self):
+        text = self.good("run", "--help")
+        for name in ("entropy", "sink", "self", "prev", "distance", "received", "topk_key", "topk_weight"):
+            self.assertIn(f"stats.{name}.4", text)
+        self.assertIn("--stats", self.good("run", "--sites", "help"))
+
+    def test_kinds_of_passes(self):
+        """bf16 and a rounded cache stay near f32 and are named; auto on float32 weights is f32 to the bit."""
+        path = self.folder / "out.safetensors"
+        words = ["run", "-m", STORIES, "--text", "Once upon a time", "--sites", "pattern", "-o", path]
+        self.assertEqual(self.json(*words)["compute"], "f32")
+        exact = read_safetensors(path)
+        for more, said in ((["--compute", "bf16"], {"compute": "bf16"}), (["--cache", "bf16"], {"cache": "bf16"}),
+                           (["--cache", "f16"], {"cache": "f16"})):
+            answer = self.json(*words, *more)
+            self.assertEqual({key: answer.get(key) for key in said}, said)
+            self.assertIn(" ".join((f"compute {answer['compute']}", *(["cache", more[1]] if "cache" in said else []))),
+                          self.good(*words, *more).splitlines()[0].replace(",", ""))
+            off = max(abs(a - b) for name, array in read_safetensors(path).items() if name.startswith("pattern.")
+                      for a, b in zip(array.numbers, exact[name].numbers))
+            self.assertTrue(0 < off < 0.05, (more, off))
+        self.assertEqual(self.json(*words, "--compute", "auto")["compute"], "f32")
+        self.assertEqual(read_safetensors(path)["pattern.4"].numbers.tobytes(), exact["pattern.4"].numbers.tobytes())
+        quantised = DATA / "models" / "tinystories-656k" / "tinystories-656k.q8_0.gguf"
+        if quantised.exists():
+            words = ["run", "-m", quantised, "--text", "Once", "--sites", "logits", "-o", path]
+            self.assertEqual(self.json(*words, "--compute", "auto")["compute"], "q8")
+
+    def test_window(self):
+        """In the first layer a window changes no score: its pattern is the softmax over what the window leaves."""
+        plain = self.sort("attn_scores,pattern", "--layers", "L0")
+        for window, sinks in ((1, 0), (3, 0), (2, 1), (2, 2), (9, 0)):
+            words = ["--window", str(window), *(["--sinks", str(sinks)] if sinks else [])]
+            got = self.sort("pattern", "--layers", "L0", "--stats", *words)
+            self.check_statistics_hidden(got)
+            for head in range(3):
+                for query in range(6):
+                    scores = plain["attn_scores.0"].row(head, query)
+                    seen = [k for k in range(query + 1) if k > query - window or k < sinks]
+                    most = max(scores[k] for k in seen)
+                    total = math.fsum(math.exp(scores[k] - most) for k in seen)
+                    for key, weight in enumerate(got["pattern.0"].row(head, query)):
+                        want = math.exp(scores[key] - most) / total if key in seen else 0
+                        self.assertAlmostEqual(weight, want, delta=1e-6, msg=(window, sinks, head, query, key))
+        self.assertEqual(got["pattern.0"].numbers.tobytes(), plain["pattern.0"].numbers.tobytes())
+        said = self.json("run", "-m", SORT, "--ids", "0,1", "--sites", "logits", "--window", "4", "--sinks", "1", "-o",
+                         self.folder / "w.npz")
+        self.assertEqual((said["window"], said["sinks"], said["compute"]), (4, 1, "f32"))
+
+    def check_statistics_hidden(self, got):
+        """What a window hides counts as weight 0."""
+        for head in range(3):
+            for query in range(6):
+                want = self.row_statistics(got["pattern.0"].row(head, query), query)
+                for name in ("entropy", "sink", "self", "prev"):
+                    delta = ENTROPY if name == "entropy" else 2e-6
+                    self.assertAlmostEqual(got[f"stats.{name}.0"].row(head)[query], want[name], delta=delta)
+                heaviest = got["stats.topk_key.0"].row(head, query)[0]
+                self.assertEqual(heaviest, want["topk_key"][0])
+
+    def test_options_that_do_not_go_together(self):
+        words = ["run", "-m", "nowhere", "--ids", "1", "-o", "x.npz"]
+        self.bad(2, *words, says=["no sites", "--stats"])
+        self.bad(2, *words, "--sites", "pattern", "--top-k", "3", says=["--top-k", "--stats"])
+        self.bad(2, *words, "--stats", "--top-k", "65", says=["--top-k", "64"])
+        self.bad(2, *words, "--stats", "--sinks", "2", says=["--sinks", "--window"])
+        self.bad(2, *words, "--stats", "--compute", "f16", says=["--compute", "f32|bf16|q8|auto"])
+        self.bad(2, *words, "--stats", "--cache", "q4_0", says=["--cache", "q8_0"])
+        self.bad(1, "run", "-m", SORT, "--ids", "1", "--stats", "--cache", "q8_0", "-o", "x.npz", says=["Q8_0", "16"])
 
     def test_an_old_file_is_replaced_whole(self):
         path = self.folder / "out.safetensors"
