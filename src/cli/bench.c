@@ -18,7 +18,7 @@ static const char *const logits_names[] = {"last", "all", "none"}; /* by hsc_log
 
 typedef struct values {
     const char *model, *prompts, *generate, *depths, *threads, *captures, *tokenize;
-    int repeats, logits;
+    int repeats, logits, compute;
     bool no_warmup, json;
 } values;
 
@@ -40,6 +40,7 @@ static const hsc__option options[] = {
      "Repetitions of each test; the median, the least and the most are shown. Default: 5."},
     {"logits", 0, HSC__OPT_CHOICE, "last|all|none", offsetof(values, logits), 0, 0,
      "Which tokens of a prompt go through the output matrix. Default: last."},
+    HSC__OPTION_COMPUTE(values, compute),
     {"no-warmup", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_warmup), 0, 0,
      "Time the first pass too, which finds cold caches and untouched memory."},
     {"tokenize", 0, HSC__OPT_TEXT, "FILE", offsetof(values, tokenize), 0, 0,
@@ -73,6 +74,7 @@ typedef struct outcome {
     double median, min, max; /* tokens or megabytes a second */
     double peak_mb;
     int threads;
+    hsc_compute compute;
 } outcome;
 
 typedef struct job {
@@ -204,10 +206,12 @@ static hsc_status repeat(const job *j, const test *t, hsc_session *session, hsc_
 static hsc_status measure(const job *j, const test *t, outcome *out, hsc_error *err)
 {
     hsc_session *session;
-    hsc_session_options o = {.n_threads = t->threads, .max_tokens = t->depth + t->n_tokens};
+    hsc_session_options o = {
+        .n_threads = t->threads, .max_tokens = t->depth + t->n_tokens, .compute = (hsc_compute)j->v->compute};
     reset_peak();
     HSC_TRY(hsc_session_new(&session, j->opened.model, &o, err));
     out->threads = hsc_session_n_threads(session);
+    out->compute = hsc_session_compute(session);
     hsc_status status = repeat(j, t, session, err);
     if (status == HSC_OK) summarise(j->rates, j->v->repeats, out);
     hsc_session_free(session);
@@ -265,8 +269,8 @@ static int print_row(const job *j, const test *t, const outcome *o)
     int n = snprintf(name, sizeof name, "%s%d", t->generates ? "tg" : "pp", t->n_tokens);
     if (t->depth) snprintf(name + n, sizeof name - (size_t)n, "@d%d", t->depth);
     add_name(&out, j);
-    hsc__string_printf(&out, "  %-5s  %-7s  %-14s  %7d  %-8s  %8.1f  ", j->dtype, "f32", name, o->threads,
-                       capture_names[t->capture], o->peak_mb);
+    hsc__string_printf(&out, "  %-5s  %-7s  %-14s  %7d  %-8s  %8.1f  ", j->dtype, hsc_compute_name(o->compute), name,
+                       o->threads, capture_names[t->capture], o->peak_mb);
     add_rates(&out, o);
     hsc__string_text(&out, "\n");
     int result = hsc__cli_write_string(&out);
@@ -290,9 +294,10 @@ static int keep_row(const job *j, const test *t, const outcome *o)
 {
     char name[32];
     snprintf(name, sizeof name, "%s%d", t->generates ? "tg" : "pp", t->n_tokens);
-    json_t *row = json_pack("{s:o,s:s,s:s,s:s,s:i,s:i,s:s,s:o,s:f}", "model", name_json(j), "dtype", j->dtype,
-                            "compute", "f32", "test", name, "depth", t->depth, "threads", o->threads, "capture",
-                            capture_names[t->capture], "tok_per_s", rates_json(o), "peak_rss_mb", o->peak_mb);
+    json_t *row =
+        json_pack("{s:o,s:s,s:s,s:s,s:i,s:i,s:s,s:o,s:f}", "model", name_json(j), "dtype", j->dtype, "compute",
+                  hsc_compute_name(o->compute), "test", name, "depth", t->depth, "threads", o->threads, "capture",
+                  capture_names[t->capture], "tok_per_s", rates_json(o), "peak_rss_mb", o->peak_mb);
     if (!t->generates && j->v->logits != HSC_LOGITS_LAST)
         json_object_set_new(row, "logits", json_string(logits_names[j->v->logits]));
     return json_array_append_new(j->results, row) == 0 ? HSC__EXIT_OK : hsc__cli_no_memory();

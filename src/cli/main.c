@@ -79,7 +79,7 @@ static int print_markdown(void)
 
 static int print_version(void)
 {
-    printf("headscope %s\nkernels: %s\ncompute: f32\n", hsc_version(), hsc_isa());
+    printf("headscope %s\nkernels: %s\ncompute: f32, bf16, q8\n", hsc_version(), hsc_isa());
     return HSC__EXIT_OK;
 }
 

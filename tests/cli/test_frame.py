@@ -39,7 +39,7 @@ class Help(ProgramTest):
         self.assertEqual(page, self.good("help", "--markdown"), "docs/cli.md: headscope help --markdown > docs/cli.md")
 
     def test_version(self):
-        self.assertRegex(self.good("--version"), r"^headscope \d+\.\d+\.\d+\nkernels: \w+\ncompute: f32\n$")
+        self.assertRegex(self.good("--version"), r"^headscope \d+\.\d+\.\d+\nkernels: \w+\ncompute: f32, bf16, q8\n$")
         self.assertIn("kernels: ref\n", self.good("--version", env={"HEADSCOPE_ISA": "ref"}))
 
 
