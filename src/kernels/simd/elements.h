@@ -106,16 +106,15 @@ static void rotate_halves(float *x, const float *c, const float *s, int half)
     }
 }
 
-/* n <= VL pairs, neighbours in x. */
-INLINE void rotate_pairs(float *x, vf c, vf s, int n)
+/* VL pairs, neighbours in x. */
+INLINE void rotate_pairs(float *x, vf c, vf s)
 {
-    vpart low = part(2 * n), high = part(2 * n > VL ? 2 * n - VL : 0);
-    vf a = vf_load_part(x, low), b = 2 * n > VL ? vf_load_part(x + VL, high) : vf_zero(), even, odd;
+    vf a = vf_load(x), b = vf_load(x + VL), even, odd;
     vf_split(a, b, &even, &odd);
     rotate(&even, &odd, c, s);
     vf_join(even, odd, &a, &b);
-    vf_store_part(x, a, low);
-    if (2 * n > VL) vf_store_part(x + VL, b, high);
+    vf_store(x, a);
+    vf_store(x + VL, b);
 }
 
 void KERNEL(rope)(float *x, const float *c, const float *s, int half, bool interleaved)
@@ -125,10 +124,14 @@ void KERNEL(rope)(float *x, const float *c, const float *s, int half, bool inter
         return;
     }
     int i = 0;
-    for (; i + VL <= half; i += VL) rotate_pairs(x + 2 * i, vf_load(c + i), vf_load(s + i), VL);
+    for (; i + VL <= half; i += VL) rotate_pairs(x + 2 * i, vf_load(c + i), vf_load(s + i));
     if (i == half) return;
     vpart lanes = part(half - i);
-    rotate_pairs(x + 2 * i, vf_load_part(c + i, lanes), vf_load_part(s + i, lanes), half - i);
+    float rest[2 * VL] = {0};
+    size_t bytes = (size_t)(half - i) * 2 * sizeof *x;
+    memcpy(rest, x + 2 * i, bytes);
+    rotate_pairs(rest, vf_load_part(c + i, lanes), vf_load_part(s + i, lanes));
+    memcpy(x + 2 * i, rest, bytes);
 }
 
 #endif

@@ -75,8 +75,8 @@ void KERNEL(softmax)(float *row, int n)
     if (i < n) vf_store_part(row + i, vf_mul(vf_load_part(row + i, part(n - i)), inverse), part(n - i));
 }
 
-/* The sum of x - shift, and that of its squares. */
-static void row_sums(const float *x, int n, float shift, float *sum, float *squares)
+/* The sum of x - shift, and that of its squares, of at most a block of values. */
+static void block_sums(const float *x, int n, float shift, double *sum, double *squares)
 {
     vf a[SUMS] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()}, b[SUMS] = {a[0], a[0], a[0], a[0]};
     vf s = vf_set1(shift);
@@ -97,8 +97,17 @@ static void row_sums(const float *x, int n, float shift, float *sum, float *squa
         a[j] = vf_add(a[j], d);
         b[j] = vf_fma(d, d, b[j]);
     }
-    *sum = total(a);
-    *squares = total(b);
+    *sum += (double)total(a);
+    *squares += (double)total(b);
+}
+
+/* Blocks are added in double: one large value, of which transformers have a few, would round away the others in its
+ * accumulator. */
+static void row_sums(const float *x, int n, float shift, double *sum, double *squares)
+{
+    enum { BLOCK = 256 };
+    *sum = *squares = 0;
+    for (int i = 0; i < n; i += BLOCK) block_sums(x + i, n - i < BLOCK ? n - i : BLOCK, shift, sum, squares);
 }
 
 /* (x - mean - rest) * scale * gain + bias */
@@ -111,11 +120,11 @@ INLINE vf normed(vf x, vf mean, vf rest, vf scale)
  */
 void KERNEL(layer_norm)(const float *x, const float *gain, const float *bias, float eps, int n, float *y)
 {
-    float sum, squares;
+    double sum, squares;
     row_sums(x, n, 0, &sum, &squares);
-    float mean = sum / (float)n;
+    float mean = (float)(sum / n);
     row_sums(x, n, mean, &sum, &squares);
-    double rest = (double)sum / n, variance = (double)squares / n - rest * rest;
+    double rest = sum / n, variance = squares / n - rest * rest;
     vf m = vf_set1(mean), r = vf_set1((float)rest), scale = vf_set1((float)(1 / sqrt(fmax(variance, 0) + (double)eps)));
     for (int i = 0; i < n; i += VL) {
         vpart lanes = part(n - i);
@@ -130,9 +139,9 @@ void KERNEL(layer_norm)(const float *x, const float *gain, const float *bias, fl
 
 void KERNEL(rms_norm)(const float *x, const float *gain, float eps, int n, float *y)
 {
-    float sum, squares;
+    double sum, squares;
     row_sums(x, n, 0, &sum, &squares);
-    vf scale = vf_set1((float)(1 / sqrt((double)squares / n + (double)eps)));
+    vf scale = vf_set1((float)(1 / sqrt(squares / n + (double)eps)));
     for (int i = 0; i < n; i += VL) {
         vpart lanes = part(n - i);
         bool whole = i + VL <= n;
