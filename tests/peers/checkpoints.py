@@ -5,6 +5,7 @@ the sequence that is tested have a standard deviation between SPREAD's ends: pat
 one-hot. The folder is then opened by transformers, so what is compared is what both read from one file.
 """
 import json
+import os
 
 import gguf
 import numpy as np
@@ -16,6 +17,7 @@ from transformers.utils import logging
 import reference
 
 logging.disable_progress_bar()
+torch.set_num_threads(1)  # toys are too small for more
 SPREAD = (1.2, 2.8)  # what is aimed at; rounding weights to 16 bits may move it within 1 to 3
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -31,6 +33,11 @@ def configuration(base, **changes):
     """A copy of `base` with changes; a value of ... takes the key out."""
     config = {**base, **changes}
     return {key: value for key, value in config.items() if value is not ...}
+
+
+def use_threads():
+    """As many threads for PyTorch as there are processors: for models of a real size."""
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
 
 
 class _Random:

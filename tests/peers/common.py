@@ -199,8 +199,8 @@ class Report:
             note += f"  {row['ratio_where']} past {FLOOR_RATIO:g} floors: {reason or 'NO REASON'}"
             if reason is None:
                 self.failures.append(f"{name}: {row['ratio_where']} is {row['ratio']:.1f} times float32's own floor")
-        print(f"{name:29} {group:9} {row['worst']:9.2e} {row['bar']:8.0e} {row['floor']:9.2e} {row['ratio']:6.2f}  {note}",
-              flush=True)
+        figures = f"{row['worst']:9.2e} {row['bar']:8.0e} {row['floor']:9.2e} {row['ratio']:6.2f}"
+        print(f"{name:29} {group:9} {figures}  {note}", flush=True)
 
     def finish(self):
         assert not self.failures, "\n  ".join(["", *self.failures])

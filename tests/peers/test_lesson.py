@@ -45,6 +45,7 @@ def thirteen_lines(folder, sentence, word=" it", layer=5):
 
 def test_thirteen_lines():
     tokenizer = common.require_data("tokenizers", "gpt2")
+    make.use_threads()
     with common.scratch() as scratch:
         folder = write_checkpoint(scratch / "gpt2", tokenizer)
         ids = AutoTokenizer.from_pretrained(folder)(common.SENTENCE)["input_ids"]

@@ -15,7 +15,7 @@ BAR = common.PATTERN_BAR
 
 
 def links(patterns):
-    """The strongest (weight, layer, head, query, key) that are not to the first token, to itself or to the one before."""
+    """(weight, layer, head, query, key), strongest first, that are not to the first token, itself or the one before."""
     found = []
     for layer, pattern in enumerate(patterns):
         for head, query, key in zip(*np.nonzero(pattern)):
@@ -76,16 +76,6 @@ def patterns_of(peer, ids):
     return [sites[f"pattern.{i}"] for i in range(peer.config.num_hidden_layers)]
 
 
-def test_smollm2():
-    path = common.smollm2()
-    ids = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)(common.SENTENCE)["input_ids"]
-    patterns = patterns_of(make.open_gguf(path), ids)
-    check_overview(path, [common.SENTENCE], patterns)
-    check_query(path, [common.SENTENCE], patterns, 8)
-    name = links(patterns)[0]
-    print(f"strongest link: L{name[1]}H{name[2]}, {name[3]} -> {name[4]} ({name[0]:.2f})")
-
-
 def test_tinystories():
     home = common.require_data("models", "tinystories-656k")
     text = "Once upon a time, there was a little cat named Tom. Tom had a big red ball. He loved the ball very much."
@@ -94,6 +84,17 @@ def test_tinystories():
     source = ["--ids", ",".join(map(str, ids))]
     check_overview(home, source, patterns)
     check_query(home, source, patterns, len(ids) - 1)
+
+
+def test_smollm2():
+    path = common.smollm2()
+    make.use_threads()
+    ids = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)(common.SENTENCE)["input_ids"]
+    patterns = patterns_of(make.open_gguf(path), ids)
+    check_overview(path, [common.SENTENCE], patterns)
+    check_query(path, [common.SENTENCE], patterns, 8)
+    weight, layer, head, query, key = links(patterns)[0]
+    print(f"strongest link: L{layer}H{head}, {query} -> {key} ({weight:.2f})")
 
 
 if __name__ == "__main__":
