@@ -39,14 +39,17 @@ static void pair_up(const float *wide, int n_k, uint32_t *panel)
 }
 
 /* Rows of bfloat16 lie as pairs already: 32-bit words, turned round 16 x 16. */
-static void pack_pairs(const unsigned char *const rows[VL], int n_k, uint32_t *panel)
+static void pack_pairs(const unsigned char *const rows[VL], size_t row_bytes, int n_k, uint32_t *panel)
 {
     for (int k = 0; k < n_k; k += 2 * VL) {
         int left = n_k - k < 2 * VL ? n_k - k : 2 * VL; /* values */
         __mmask32 lanes = left == 2 * VL ? 0xFFFFFFFFu : (1u << left) - 1;
         vf t[VL], quad[4];
         UNROLL
-        for (int i = 0; i < VL; i++) t[i] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(lanes, rows[i] + 2 * k));
+        for (int i = 0; i < VL; i++) {
+            t[i] = _mm512_castsi512_ps(_mm512_maskz_loadu_epi16(lanes, rows[i] + 2 * k));
+            fetch_far(rows[i] + NR * row_bytes + 2 * k); /* the next panel: no prefetcher foresees so many rows */
+        }
         vf_regroup(t);
         for (int g = 0; 4 * g < (left + 1) / 2; g++) {
             vf_quad(t + 4 * g, quad);
@@ -65,7 +68,7 @@ static void pack_bf16_rows(const unsigned char *w, size_t row_bytes, int n_out, 
             int o = v * VL + i;
             rows[i] = o < n_out ? w + (size_t)o * row_bytes + 2 * (size_t)k0 : zeros;
         }
-        pack_pairs(rows, n_k, panel + v * VL);
+        pack_pairs(rows, row_bytes, n_k, panel + v * VL);
     }
 }
 

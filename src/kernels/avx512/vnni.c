@@ -98,7 +98,10 @@ INLINE void pack_type(hsc_dtype dtype, const unsigned char *w, size_t row_bytes,
         for (int g = 0; g < n_k / GROUP; g += 2) {
             bool two = g + 1 < n_k / GROUP;
             pack_groups(dtype, rows, two, present, panel + (size_t)g * hsc__q8_group_bytes(NR), (size_t)v * VL);
-            for (int i = 0; i < VL; i++) rows[i] += 2 * bytes;
+            for (int i = 0; i < VL; i++) {
+                rows[i] += 2 * bytes;
+                fetch_far(rows[i] + NR * row_bytes); /* the next panel: no prefetcher foresees so many rows */
+            }
         }
     }
 }
