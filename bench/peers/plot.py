@@ -9,6 +9,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 LABELS = {("headscope", "none"): "headscope, nothing kept", ("headscope", "stats"): "headscope, statistics of every head",
           ("headscope", "patterns"): "headscope, every pattern kept", ("transformers", "none"): "transformers, sdpa, nothing",
@@ -34,7 +35,10 @@ def main():
     for panel, name in zip(panels, ("seconds", "GB at the peak")):
         panel.set(xscale="log", yscale="log", xlabel="tokens", title=name)
         panel.set_xticks(ticks, [f"{n:,}" for n in ticks], rotation=45, fontsize=8)
-        panel.minorticks_off()
+        panel.xaxis.set_minor_locator(NullLocator())
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        panel.yaxis.set_minor_locator(NullLocator())
         panel.grid(alpha=0.3)
     panels[0].legend(fontsize=8)
     figure.suptitle("SmolLM2-135M, f32, one pass without LM head")

@@ -104,7 +104,7 @@ class Bench(Side):
         words += ["-d", str(self.depth)] if self.depth else []
         words += ["--capture", self.capture] if self.capture != "none" else []
         words += ["--logits", self.logits] if self.logits != "last" else []
-        words += ["--compute", compute] if compute != "f32" else []
+        words += ["--compute", compute] if context.computes != ["f32"] else []
         words += [] if self.warm else ["--no-warmup"]
         self.words = words
         self.facts = {"command": shown([context.program, *words], context), "versions": {"headscope": context.version}}

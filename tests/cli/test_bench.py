@@ -21,6 +21,8 @@ KEYS = ["model", "dtype", "compute", "test", "depth", "threads", "capture", "tok
 
 
 def sanitized():
+    if not os.path.exists(PROGRAM):
+        return False
     with open(PROGRAM, "rb") as f:
         program = f.read()
     return b"__asan_init" in program or b"__tsan_init" in program
@@ -67,6 +69,11 @@ class Tests(ProgramTest):
                             (models / "tinystories-656k" / "tinystories-656k.f16.gguf", "F16")):
             (row,) = self.bench("-m", path, "-p", "4", "-n", "0", "-r", "1")
             self.assertEqual(row["dtype"], dtype)
+
+    def test_compute_kind(self):
+        for kind in ("f32", "bf16"):
+            (row,) = self.bench("-m", STORIES, "-p", "4", "-n", "0", "-r", "1", "--compute", kind)
+            self.assertEqual(row["compute"], kind)
 
     def test_rows_of_logits(self):
         for rows in ("none", "all"):
