@@ -45,6 +45,7 @@ void hsc__cli_start(void)
 {
     fill_closed_streams();
     signal(SIGPIPE, SIG_IGN); /* a closed pipe shows as a failed write and is judged in hsc__cli_finish */
+    signal(SIGXFSZ, SIG_IGN); /* so does a file that has reached the limit of its size */
     struct sigaction previous;
     if (sigaction(SIGINT, NULL, &previous) == 0 && previous.sa_handler == SIG_IGN) return; /* nohup's wish */
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};

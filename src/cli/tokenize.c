@@ -120,22 +120,24 @@ static int decode(const values *v, const hsc_tokenizer *tokenizer)
     return result;
 }
 
-/* The text from its one source, then the tokenizer, then the work. */
+static hsc_status read_text(const values *v, const char *text, hsc__string *bytes, hsc_error *err)
+{
+    if (v->file) return hsc__cli_read(v->file, bytes, err);
+    if (text && strcmp(text, "-") == 0) return hsc__cli_read("-", bytes, err);
+    hsc__string_text(bytes, text ? text : "");
+    return HSC_OK;
+}
+
+/* The model's path comes first: that none was named shows before a file is read or standard input waited for. */
 static int tokenize(const values *v, const char *text, hsc__string *bytes)
 {
     hsc_error err = {0};
-    hsc_status status = HSC_OK;
-    if (v->file) status = hsc__cli_read(v->file, bytes, &err);
-    else if (text && strcmp(text, "-") == 0) status = hsc__cli_read("-", bytes, &err);
-    else hsc__string_text(bytes, text ? text : "");
-    if (status != HSC_OK) return hsc__cli_fail(&err);
     char *path = NULL;
     hsc_tokenizer *tokenizer = NULL;
     int result = hsc__cli_model_path(&command, v->model, &path);
-    if (result == HSC__CLI_GO_ON) {
-        if (hsc_tokenizer_open(&tokenizer, path, &err) != HSC_OK) result = hsc__cli_fail(&err);
-        else result = v->decode.ids ? decode(v, tokenizer) : encode(v, tokenizer, bytes);
-    }
+    if (result == HSC__CLI_GO_ON && read_text(v, text, bytes, &err) != HSC_OK) result = hsc__cli_fail(&err);
+    if (result == HSC__CLI_GO_ON && hsc_tokenizer_open(&tokenizer, path, &err) != HSC_OK) result = hsc__cli_fail(&err);
+    if (result == HSC__CLI_GO_ON) result = v->decode.ids ? decode(v, tokenizer) : encode(v, tokenizer, bytes);
     hsc_tokenizer_free(tokenizer);
     hsc__free(path);
     return result;

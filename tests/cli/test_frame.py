@@ -117,6 +117,14 @@ class Arguments(ProgramTest):
                       ["run", "--text", "a", "--sites", "pattern", "-o", "a.npz"]):
             self.bad(2, *words, says=["no model: -m MODEL", "HEADSCOPE_MODEL"])
             self.bad(2, *words, env={"HEADSCOPE_MODEL": ""}, says=["no model"])
+        self.bad(2, "tokenize", "--file", self.folder / "none", says=["no model"])
+
+    def test_no_model_is_told_before_standard_input_is_read(self):
+        read, write = os.pipe()
+        self.addCleanup(os.close, write)  # it stays open: whoever reads, waits
+        self.addCleanup(os.close, read)
+        done = subprocess.run([PROGRAM, "tokenize", "-"], stdin=read, capture_output=True, timeout=60, env=environment())
+        self.assertEqual(done.returncode, 2, done.stderr)
 
     def test_control_characters_stay_out_of_messages(self):
         text = self.bad(2, "look", "--lay\033[31m\nr")

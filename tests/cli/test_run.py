@@ -4,6 +4,7 @@ passes, and that nothing half-written stays."""
 import json
 import math
 import os
+import resource
 import subprocess
 import unittest
 
@@ -140,6 +141,15 @@ class Run(ProgramTest):
         if os.path.exists("/dev/full"):
             (self.folder / "full.npz").symlink_to("/dev/full")
             self.bad(1, *words, self.folder / "full.npz", says=["full", "No space left on device"])
+
+    def test_file_size_limit(self):
+        """As a full disk: an error, not the end by a signal that leaves half a file."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+
+        self.bad(1, "run", "-m", SORT, "--ids", "0,1,2", "--sites", "pattern,resid_post,logits", "-o",
+                 self.folder / "out.npz", says=["out.npz", "File too large"], preexec_fn=limit)
+        self.assertEqual(os.listdir(self.folder), [])
 
     def row_statistics(self, row, query):
         """By their definitions: {name: value or list} of one row of weights."""
