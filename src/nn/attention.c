@@ -223,7 +223,7 @@ static hsc_nn_attention_shape with_defaults(hsc_nn_attention_shape s)
     if (s.n_batch == 0) s.n_batch = 1;
     if (s.n_heads == 0) s.n_heads = 1;
     if (s.n_kv_heads == 0) s.n_kv_heads = s.n_heads;
-    if (s.scale == 0 && s.d_k > 0) s.scale = (float)(1 / sqrt(s.d_k));
+    if (s.scale == 0 && s.d_k > 0) s.scale = 1 / sqrtf((float)s.d_k);
     return s;
 }
 

@@ -90,7 +90,7 @@ static hsc__nn_head head_of(const sizes *s, const hsc_nn_mask *mask, const parts
                          .n_key = n,
                          .d_k = s->d_k,
                          .d_v = s->d_v,
-                         .scale = (float)(1 / sqrt(s->d_k)),
+                         .scale = 1 / sqrtf((float)s->d_k),
                          .q = p->q + row * s->qk + (size_t)h * (size_t)s->d_k,
                          .k = p->k + row * s->qk + (size_t)h * (size_t)s->d_k,
                          .v = p->v + row * s->vz + (size_t)h * (size_t)s->d_v,

@@ -205,6 +205,12 @@ static double sum_tolerance(int n)
     return (n / 4.0 + 8) * EPS / 2;
 }
 
+/* The norms add blocks of 256 in double precision. */
+static double norm_tolerance(int n)
+{
+    return sum_tolerance(n < 256 ? n : 256);
+}
+
 /* mean: how far the values stand from 0, in standard deviations. */
 static void check_layer_norm(int n, double mean, bool has_gain, bool has_bias)
 {
@@ -212,15 +218,17 @@ static void check_layer_norm(int n, double mean, bool has_gain, bool has_bias)
     float *x = random_floats((size_t)n), *gain = random_floats((size_t)n), *bias = random_floats((size_t)n);
     float *y = get_floats((size_t)n), eps = 1e-5f;
     double sum = 0, squares = 0;
-    for (int i = 0; i < n; i++) sum += x[i] = (float)(x[i] + mean * 0.577);
+    for (int i = 0; i < n; i++) x[i] = (float)(x[i] + mean * 0.577);
+    if (n > 500) x[7] = 900; /* such outliers are what transformers have */
+    for (int i = 0; i < n; i++) sum += x[i];
     for (int i = 0; i < n; i++) squares += (x[i] - sum / n) * (x[i] - sum / n);
     k->layer_norm(x, has_gain ? gain : NULL, has_bias ? bias : NULL, eps, n, y);
     for (int i = 0; i < n; i++) {
         double g = has_gain ? gain[i] : 1, part = (x[i] - sum / n) / sqrt(squares / n + eps) * g;
         double right = part + (has_bias ? bias[i] : 0);
         /* The mean errs by what a sum of deviations of size 1 does, however far it is from 0. */
-        double lost = sum_tolerance(n) * fabs(g);
-        if (fabs(y[i] - right) > (2 * EPS + sum_tolerance(n)) * fabs(part) + EPS / 2 * fabs(right) + lost)
+        double lost = norm_tolerance(n) * fabs(g);
+        if (fabs(y[i] - right) > (2 * EPS + norm_tolerance(n)) * fabs(part) + EPS / 2 * fabs(right) + lost)
             fail_msg("layer_norm of %d, mean %g: element %d is %.9g, not %.9g", n, mean, i, (double)y[i], right);
     }
     k->layer_norm(x, has_gain ? gain : NULL, has_bias ? bias : NULL, eps, n, x);
@@ -263,13 +271,13 @@ static void check_rms_norm(int n, float size, bool has_gain)
     float *x = random_floats((size_t)n), *gain = random_floats((size_t)n), *y = get_floats((size_t)n), eps = 1e-6f;
     double squares = 0;
     for (int i = 0; i < n; i++) {
-        x[i] *= size;
+        x[i] *= i == 300 ? 900 * size : size;
         squares += (double)x[i] * x[i];
     }
     k->rms_norm(x, has_gain ? gain : NULL, eps, n, y);
     for (int i = 0; i < n; i++) {
         double right = x[i] / sqrt(squares / n + eps) * (has_gain ? gain[i] : 1);
-        assert_true(fabs(y[i] - right) <= (2 * EPS + sum_tolerance(n)) * fabs(right));
+        assert_true(fabs(y[i] - right) <= (2 * EPS + norm_tolerance(n)) * fabs(right));
     }
     k->rms_norm(x, has_gain ? gain : NULL, eps, n, x);
     assert_same_bits(x, y, (size_t)n, "rms_norm in place", n, 0);
