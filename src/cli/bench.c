@@ -18,7 +18,7 @@ static const char *const logits_names[] = {"last", "all", "none"}; /* by hsc_log
 
 typedef struct values {
     const char *model, *prompts, *generate, *depths, *threads, *captures, *tokenize;
-    int repeats, logits, compute;
+    int repeats, logits, compute, dtype;
     bool no_warmup, json;
 } values;
 
@@ -41,6 +41,7 @@ static const hsc__option options[] = {
     {"logits", 0, HSC__OPT_CHOICE, "last|all|none", offsetof(values, logits), 0, 0,
      "Which tokens of a prompt go through the output matrix. Default: last."},
     HSC__OPTION_COMPUTE(values, compute),
+    HSC__OPTION_DTYPE(values, dtype),
     {"no-warmup", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_warmup), 0, 0,
      "Time the first pass too, which finds cold caches and untouched memory."},
     {"tokenize", 0, HSC__OPT_TEXT, "FILE", offsetof(values, tokenize), 0, 0,
@@ -400,7 +401,7 @@ static const char *main_type(const hsc_model *model)
 
 static int bench_model(job *j)
 {
-    int result = hsc__cli_open(&command, j->v->model, !j->v->json, &j->opened);
+    int result = hsc__cli_open(&command, j->v->model, j->v->dtype, !j->v->json, &j->opened);
     if (result != HSC__CLI_GO_ON) return result;
     result = check_lengths(j);
     if (result != HSC__CLI_GO_ON) return result;
@@ -409,7 +410,8 @@ static int bench_model(job *j)
     j->ids = hsc__calloc((size_t)n, sizeof *j->ids);
     if (!j->ids) return hsc__cli_no_memory();
     fill_ids(j->ids, n, j->opened.config->d_vocab);
-    j->dtype = main_type(j->opened.model);
+    static const char *const dtypes[] = {NULL, "F32", "F16", "BF16", "Q8_0"}; /* by the words of --dtype */
+    j->dtype = j->v->dtype ? dtypes[j->v->dtype] : main_type(j->opened.model);
     if (!j->v->json) print_head(j);
     return run_tests(j);
 }

@@ -50,6 +50,7 @@ typedef struct hsc__ids {
 
 /* How a pass computes, and what a query may see. Zeros are the defaults. */
 typedef struct hsc__pass_options {
+    int dtype;         /* of the matrices in memory: as in the file, or which of f32, f16, bf16 and q8_0 */
     int compute;       /* hsc_compute */
     int cache;         /* which of f32, f16, bf16 and q8_0 */
     int window, sinks; /* as in hsc_mask */
@@ -133,6 +134,12 @@ const char *hsc__cli_nearest(const char *word, const void *names, size_t stride,
             "Arithmetic of the products with weights: f32 (default) is exact, bf16 and q8 (8-bit activations on "      \
             "quantised weights) are faster and deviate; auto takes what suits the file. Results name the kind."        \
     }
+#define HSC__OPTION_DTYPE(type, field)                                                                                 \
+    {                                                                                                                  \
+        "dtype", 0, HSC__OPT_CHOICE, "file|f32|f16|bf16|q8_0", offsetof(type, field), 0, 0,                            \
+            "Type of the weights in memory: file (default) uses them where they are mapped; any other converts the "   \
+            "matrices once when the model is opened. What that costs is told."                                         \
+    }
 #define HSC__OPTION_CACHE(type, field)                                                                                 \
     {                                                                                                                  \
         "cache", 0, HSC__OPT_CHOICE, "f32|f16|bf16|q8_0", offsetof(type, field), 0, 0,                                 \
@@ -148,10 +155,11 @@ const char *hsc__cli_nearest(const char *word, const void *names, size_t stride,
         "sinks", 0, HSC__OPT_INT, "N", offsetof(type, field), 1, INT32_MAX,                                            \
             "With --window: the first N tokens stay visible."                                                          \
     }
-/* The four rows of a field of type hsc__pass_options. */
+/* The five rows of a field of type hsc__pass_options. */
 #define HSC__OPTIONS_PASS(type, field)                                                                                 \
-    HSC__OPTION_COMPUTE(type, field.compute), HSC__OPTION_CACHE(type, field.cache),                                    \
-        HSC__OPTION_WINDOW(type, field.window), HSC__OPTION_SINKS(type, field.sinks)
+    HSC__OPTION_COMPUTE(type, field.compute), HSC__OPTION_DTYPE(type, field.dtype),                                    \
+        HSC__OPTION_CACHE(type, field.cache), HSC__OPTION_WINDOW(type, field.window),                                  \
+        HSC__OPTION_SINKS(type, field.sinks)
 #define HSC__OPTION_JSON(type, field)                                                                                  \
     {                                                                                                                  \
         "json", 0, HSC__OPT_FLAG, NULL, offsetof(type, field), 0, 0, "Print JSON; layers, heads and positions from 0." \

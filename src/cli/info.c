@@ -153,9 +153,10 @@ static hsc_status foresee(const values *v, const hsc_model *model, const sums *s
     if (status != HSC_OK) return hsc__fail_prefix(err, status, "--tokens %d", v->tokens);
     hsc_model_tokenizer(model, NULL);
     uint64_t own = own_memory("RssAnon:");
-    out->program = own ? own + files_before : most_memory();
-    out->peak = out->program + out->parts.total;
-    out->peak_without_logits = out->peak - s->n_table_bytes - out->parts.logits;
+    out->program = own ? own + files_before - out->parts.converted : most_memory();
+    out->peak = out->program + out->parts.converted + out->parts.total;
+    uint64_t n_table_bytes = out->parts.converted ? 0 : s->n_table_bytes; /* converted ones are held, read or not */
+    out->peak_without_logits = out->peak - n_table_bytes - out->parts.logits;
     return HSC_OK;
 }
 
@@ -237,6 +238,7 @@ static void add_forecast(hsc__string *out, const values *v, const hsc_model *mod
     hsc__string_text(out, ", as in look: of the vocabulary's tables only the rows of the text are read\n");
     add_part(out, "program", f->program, ", tokenizer included");
     add_part(out, "weights", f->parts.weights, ", mapped from the file");
+    if (f->parts.converted) add_part(out, "converted", f->parts.converted, ", weights of the process's own");
     add_part(out, "cache", f->parts.cache, "");
     add_part(out, "activations", f->parts.activations, "");
     add_part(out, "logits", f->parts.logits, " of the last token");
@@ -324,7 +326,7 @@ static json_t *forecast_json(const values *v, const hsc_model *model, const fore
                  {"program_bytes", f->program},     {"weights_bytes", f->parts.weights},
                  {"cache_bytes", f->parts.cache},   {"activations_bytes", f->parts.activations},
                  {"logits_bytes", f->parts.logits}, {"patterns_bytes", f->parts.patterns},
-                 {"stats_bytes", f->parts.stats}};
+                 {"stats_bytes", f->parts.stats},   {"converted_bytes", f->parts.converted}};
     hsc__json_set_pass(object, &v->pass, model);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         json_object_set_new(object, parts[i].name, json_integer((json_int_t)parts[i].n));
@@ -356,7 +358,7 @@ static int print_json(const values *v, const hsc__opened *opened, const sums *s,
 /* What the arguments alone can show. */
 static int check(const values *v)
 {
-    bool kind = v->pass.compute || v->pass.cache || v->pass.window || v->pass.sinks || v->threads;
+    bool kind = v->pass.compute || v->pass.dtype || v->pass.cache || v->pass.window || v->pass.sinks || v->threads;
     if (kind && !v->tokens)
         return hsc__cli_misuse(&command, "a kind of pass without a pass: --tokens N says over how many tokens");
     return hsc__pass_check(&command, &v->pass);
@@ -376,7 +378,7 @@ int hsc__cli_info(int argc, char **argv)
     result = check(&v);
     if (result != HSC__CLI_GO_ON) return result;
     if (args.n && v.model) return hsc__cli_misuse(&command, "two models: '%s' and '%s'", v.model, args.list[0]);
-    result = hsc__cli_open(&command, args.n ? args.list[0] : v.model, false, &opened);
+    result = hsc__cli_open(&command, args.n ? args.list[0] : v.model, v.pass.dtype, false, &opened);
     if (result != HSC__CLI_GO_ON) return result;
     hsc_status status = add_up(opened.model, &s, &err);
     if (status == HSC_OK) status = foresee(&v, opened.model, &s, files_before, &f, &err);

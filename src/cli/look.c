@@ -455,7 +455,7 @@ int hsc__cli_look(int argc, char **argv)
     hsc__args args;
     int result = hsc__cli_parse(&command, argc, argv, &o, &args);
     if (result == HSC__CLI_GO_ON) result = check(&o, args.n);
-    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, o.model, true, &look.opened);
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, o.model, o.pass.dtype, true, &look.opened);
     if (result == HSC__CLI_GO_ON) {
         look.mode = choose_mode(&o);
         look.n_layers = look.opened.config->n_layers;

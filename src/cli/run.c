@@ -395,7 +395,7 @@ int hsc__cli_run(int argc, char **argv)
     int result = hsc__cli_parse(&command, argc, argv, &v, &args);
     if (result == HSC__CLI_GO_ON && v.sites && strcmp(v.sites, "help") == 0) result = print_sites();
     if (result == HSC__CLI_GO_ON) result = check(&j);
-    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.model, true, &j.opened);
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.model, v.pass.dtype, true, &j.opened);
     if (result == HSC__CLI_GO_ON) {
         if (run(&j, &err) != HSC_OK) result = hsc__cli_fail(&err);
         else result = v.json ? print_json(&j) : print_text(&j);

@@ -29,13 +29,29 @@ int hsc__cli_model_path(const hsc__command *command, const char *model, char **p
     return HSC__CLI_GO_ON;
 }
 
-int hsc__cli_open(const hsc__command *command, const char *model, bool notes, hsc__opened *out)
+static void note_recast(const hsc_model *model, const char *dtype)
 {
+    hsc_recast bill = hsc_model_recast(model);
+    char seconds[32];
+    hsc__format_double(seconds, sizeof seconds, 2, bill.seconds);
+    if (bill.n_matrices)
+        hsc__cli_note("%zu matrices became %s in %s s: %llu MiB of this process's own in place of %llu MiB of the file",
+                      bill.n_matrices, dtype, seconds, (unsigned long long)(bill.n_bytes >> 20),
+                      (unsigned long long)(bill.file_bytes >> 20));
+    else hsc__cli_note("no matrix was converted to %s", dtype);
+    if (bill.n_kept)
+        hsc__cli_note("%zu matrices stay as they are: their rows are no whole blocks of %s", bill.n_kept, dtype);
+}
+
+int hsc__cli_open(const hsc__command *command, const char *model, int dtype, bool notes, hsc__opened *out)
+{
+    static const hsc_dtype dtypes[] = {HSC_F32, HSC_F32, HSC_F16, HSC_BF16, HSC_Q8_0}; /* by the words of --dtype */
     hsc_error err = {0};
+    hsc_model_options options = {.recast = dtype != 0, .dtype = dtypes[dtype]};
     *out = (hsc__opened){0};
     int status = hsc__cli_model_path(command, model, &out->path);
     if (status != HSC__CLI_GO_ON) return status;
-    if (hsc_model_open(&out->model, out->path, NULL, &err) != HSC_OK) {
+    if (hsc_model_open(&out->model, out->path, &options, &err) != HSC_OK) {
         hsc__cli_close(out);
         return hsc__cli_fail(&err);
     }
@@ -44,6 +60,7 @@ int hsc__cli_open(const hsc__command *command, const char *model, bool notes, hs
     out->name = strcmp(typed, out->path) == 0 ? out->config->name : typed;
     for (size_t i = 0; notes && hsc_model_warning(out->model, i); i++)
         hsc__cli_note("%s", hsc_model_warning(out->model, i));
+    if (notes && dtype) note_recast(out->model, hsc_dtype_name(dtypes[dtype]));
     return HSC__CLI_GO_ON;
 }
 
@@ -103,6 +120,12 @@ static const char *const cache_names[] = {"f32", "f16", "bf16", "q8_0"};
 _Static_assert(HSC_COMPUTE_F32 == 0 && HSC_COMPUTE_BF16 == 1 && HSC_COMPUTE_Q8 == 2 && HSC_COMPUTE_AUTO == 3,
                "--compute names them in this order");
 
+const char *hsc__pass_dtype(const hsc__pass_options *options)
+{
+    static const char *const names[] = {NULL, "f32", "f16", "bf16", "q8_0"};
+    return names[options->dtype];
+}
+
 int hsc__pass_check(const hsc__command *command, const hsc__pass_options *options)
 {
     if (options->sinks && !options->window)
@@ -127,12 +150,13 @@ hsc_compute hsc__pass_compute(const hsc__pass_options *options, const hsc_model 
 
 bool hsc__pass_special(const hsc__pass_options *options, const hsc_model *model)
 {
-    return hsc__pass_compute(options, model) != HSC_COMPUTE_F32 || options->cache || options->window;
+    return hsc__pass_compute(options, model) != HSC_COMPUTE_F32 || options->dtype || options->cache || options->window;
 }
 
 void hsc__pass_describe(hsc__string *out, const hsc__pass_options *options, const hsc_model *model)
 {
     hsc__string_printf(out, "compute %s", hsc_compute_name(hsc__pass_compute(options, model)));
+    if (options->dtype) hsc__string_printf(out, ", weights %s", hsc__pass_dtype(options));
     if (options->cache) hsc__string_printf(out, ", cache %s", cache_names[options->cache]);
     if (options->window) hsc__string_printf(out, ", window %d", options->window);
     if (options->sinks) hsc__string_printf(out, ", sinks %d", options->sinks);
@@ -141,6 +165,7 @@ void hsc__pass_describe(hsc__string *out, const hsc__pass_options *options, cons
 void hsc__json_set_pass(json_t *object, const hsc__pass_options *options, const hsc_model *model)
 {
     json_object_set_new(object, "compute", json_string(hsc_compute_name(hsc__pass_compute(options, model))));
+    if (options->dtype) json_object_set_new(object, "weights", json_string(hsc__pass_dtype(options)));
     if (options->cache) json_object_set_new(object, "cache", json_string(cache_names[options->cache]));
     if (options->window) json_object_set_new(object, "window", json_integer(options->window));
     if (options->sinks) json_object_set_new(object, "sinks", json_integer(options->sinks));

@@ -19,8 +19,9 @@ typedef struct hsc__opened {
     const char *name; /* what people call it: the name in the cache that was typed, else the config's */
 } hsc__opened;
 
-/* Opens the model; what it remarks while opening is said as notes when `notes` is set. */
-int hsc__cli_open(const hsc__command *command, const char *model, bool notes, hsc__opened *out);
+/* Opens the model; what it remarks while opening is said as notes when `notes` is set, and what it cost to convert its
+ * weights. `dtype` is hsc__pass_options's. */
+int hsc__cli_open(const hsc__command *command, const char *model, int dtype, bool notes, hsc__opened *out);
 void hsc__cli_close(hsc__opened *opened);
 
 /* Shows how far a pass has come, on a terminal and once it has taken a while. Zero it before use; it must live until
@@ -32,7 +33,9 @@ typedef struct hsc__progress {
 /* Adds an observer for the next pass over n_tokens tokens. */
 hsc_status hsc__progress_watch(hsc__progress *progress, hsc_session *session, size_t n_tokens, hsc_error *err);
 
-/* HSC__EXIT_USAGE after a message when the four options do not go together. */
+/* The type of the weights in memory that the options ask for; NULL: as in the file. */
+const char *hsc__pass_dtype(const hsc__pass_options *options);
+/* HSC__EXIT_USAGE after a message when the options do not go together. */
 int hsc__pass_check(const hsc__command *command, const hsc__pass_options *options);
 /* What a session for passes of at most max_tokens tokens is made with. */
 hsc_session_options hsc__pass_session(const hsc__pass_options *options, int n_threads, int max_tokens);
@@ -40,9 +43,10 @@ hsc_session_options hsc__pass_session(const hsc__pass_options *options, int n_th
 hsc_compute hsc__pass_compute(const hsc__pass_options *options, const hsc_model *model);
 /* Whether a result differs from what the defaults give. */
 bool hsc__pass_special(const hsc__pass_options *options, const hsc_model *model);
-/* Appends "compute f32", and what else is not the default: ", cache q8_0, window 64, sinks 4". */
+/* Appends "compute f32", and what else is not the default: ", weights bf16, cache q8_0, window 64, sinks 4". */
 void hsc__pass_describe(hsc__string *out, const hsc__pass_options *options, const hsc_model *model);
-/* The same in an object: "compute", and where they are not the default "cache", "window" and "sinks". */
+/* The same in an object: "compute", and where they are not the default "weights", "cache", "window" and
+ * "sinks". */
 void hsc__json_set_pass(json_t *object, const hsc__pass_options *options, const hsc_model *model);
 
 /* Appends all bytes of a file, "-" being standard input; NUL bytes are kept. */

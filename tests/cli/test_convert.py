@@ -1,5 +1,6 @@
-"""headscope convert: round trips tensor by tensor, the same logits from either container, types and their fallbacks, the
-tokenizer's way there and back, refusals, and what is left behind when it stops."""
+"""headscope convert: round trips tensor by tensor, the same logits from either container, types and their fallbacks,
+the tokenizer's way there and back, refusals, and what is left behind when it stops. And --dtype of the passes, which
+converts weights in memory."""
 
 import json
 import os
@@ -24,8 +25,12 @@ def tensors_of(path):
     """{name: (dtype, shape, bytes)} of a safetensors file."""
     blob = pathlib.Path(path).read_bytes()
     (n,) = struct.unpack_from("<Q", blob)
-    return {name: (entry["dtype"], entry["shape"], blob[8 + n + entry["data_offsets"][0] : 8 + n + entry["data_offsets"][1]])
-            for name, entry in json.loads(blob[8 : 8 + n]).items() if name != "__metadata__"}
+    found = {}
+    for name, entry in json.loads(blob[8 : 8 + n]).items():
+        if name != "__metadata__":
+            start, end = entry["data_offsets"]
+            found[name] = (entry["dtype"], entry["shape"], blob[8 + n + start : 8 + n + end])
+    return found
 
 
 def untied(seed=1, **shape):
@@ -163,7 +168,8 @@ class Types(Convert):
 
 
 class Tokenizers(Convert):
-    TEXTS = ("The animal didn't cross 1234 streets,\n\n  because…", "naïve 日本語 <|endoftext|> \U0001f600\t!!", "")
+    TEXTS = ("The animal didn't cross 1234 streets,\n\n  because…",
+             "naïve 日本語 <|endoftext|> \U0001f600\t!!", "")
 
     def test_byte_level(self):
         folder = DATA / "tokenizers" / "gpt2"
@@ -252,6 +258,47 @@ class Refusals(Convert):
         path = self.source / "model.safetensors"
         path.write_bytes(path.read_bytes()[:-9])
         self.refused(1, self.source, self.folder / "a.gguf", says=["model.safetensors"])
+
+
+class InMemory(Convert):
+    """--dtype of run, info and bench on a quantised file: in float32 nothing changes but the place."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = pathlib.Path(toys.HERE) / "data" / "llama-q8_0.gguf"
+
+    def run_it(self, *options):
+        out = self.folder / "logits.safetensors"
+        done = self.run_program("run", "-m", self.model, "--ids", IDS, "--sites", "logits,pattern", "-o", out, *options)
+        self.assertEqual(done.returncode, 0, done.stderr.decode())
+        return done, {name: entry[2] for name, entry in tensors_of(out).items()}
+
+    def test_run(self):
+        _, want = self.run_it()
+        done, got = self.run_it("--dtype", "f32")
+        self.assertEqual(got, want)
+        self.assertRegex(done.stderr.decode(), r"note: 15 matrices became F32 in [\d.e-]+ s: \d+ MiB of this process")
+        self.assertIn("(compute f32, weights f32)", done.stdout.decode())
+        _, bf16 = self.run_it("--dtype", "bf16")
+        self.assertNotEqual(bf16["logits"], want["logits"])
+        done, same = self.run_it("--dtype", "q8_0")
+        self.assertEqual(same, want)
+        self.assertIn("no matrix was converted to Q8_0", done.stderr.decode())
+        done, _ = self.run_it("--dtype", "bf16", "--json")
+        self.assertEqual(json.loads(done.stdout)["weights"], "bf16")
+
+    def test_info_and_bench(self):
+        plain = self.json("info", "-m", self.model, "--tokens", "8")["memory"]
+        wide = self.json("info", "-m", self.model, "--tokens", "8", "--dtype", "f32")["memory"]
+        self.assertEqual((plain["converted_bytes"], wide["weights"]), (0, "f32"))
+        self.assertLess(wide["weights_bytes"], plain["weights_bytes"])
+        self.assertGreater(wide["converted_bytes"], plain["weights_bytes"] - wide["weights_bytes"])
+        self.assertIn("  converted ", self.good("info", "-m", self.model, "--tokens", "8", "--dtype", "bf16"))
+        self.bad(2, "info", "-m", self.model, "--dtype", "f32", says=["--tokens N"])
+        rows = json.loads(self.good("bench", "-m", self.model, "-p", "4", "-n", "0", "-r", "1", "--json",
+                                    "--dtype", "bf16"))
+        self.assertEqual(rows[0]["dtype"], "BF16")
+        self.bad(2, "run", "-m", self.model, "--dtype", "q4_0", says=["--dtype wants one of file|f32|f16|bf16|q8_0"])
 
 
 class Long(Convert):
