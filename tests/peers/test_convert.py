@@ -1,0 +1,140 @@
+"""What `headscope convert` writes is read by others: transformers takes the GGUF files and the folders, llama.cpp the
+GGUF files (where llama_cpp is installed), tokenizers included."""
+import importlib.util
+import json
+import shutil
+
+import numpy as np
+import torch
+from transformers import AutoTokenizer
+
+import checkpoints as make
+import common
+from common import DATA, ROW_BAR, headscope, require, run_sites, scratch, smollm2
+
+TEXTS = ["The animal didn't cross the street because it was too tired", "<|im_start|>user\nHi<|im_end|>",
+         "naïve 日本語 ½ \U0001f600\n\n\tdef f(x):  return 1234"]
+# llama.cpp keeps keys and values in half precision and rounds activations for quantised weights; its own logits move by
+# less than this share of their largest magnitude on an exact file, and by more, the coarser the type.
+LLAMA_CPP_BARS = {"f32": 0.005, "f16": 0.005, "bf16": 0.05, "q8_0": 0.15}
+
+
+def convert(source, target, *options):
+    headscope("convert", "-m", source, "-o", target, *options)
+    return target
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].numpy()
+
+
+def assert_near(got, want, what):
+    worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
+    print(f"{what:42} {worst:9.2e}", flush=True)
+    assert worst <= ROW_BAR, f"{what}: {worst:.2e} away, past {ROW_BAR:.0e}"
+
+
+def test_random_checkpoints():
+    tokenizer = DATA / "tokenizers" / "gpt2" / "tokenizer.json"
+    require(tokenizer.exists(), f"no test data at {tokenizer}")
+    cases = {  # in a GPT-2's GGUF transformers finds no n_positions and no n_inner, and counts tokens for the vocabulary
+        "gpt2": (make.configuration(make.GPT2, vocab_size=50257, n_positions=1024), make.gpt2_tensors),
+        "gpt2-untied": (make.configuration(make.GPT2, vocab_size=50257, n_positions=1024, tie_word_embeddings=False),
+                        make.gpt2_tensors),
+        "llama": (make.LLAMA, make.llama_tensors),
+        "llama-tied": (make.configuration(make.LLAMA, tie_word_embeddings=True, head_dim=12), make.llama_tensors)}
+    with scratch() as folder:
+        for name, (config, tensors) in cases.items():
+            source = make.write_folder(folder / name, config, tensors(config, 3))
+            if "gpt2" in name:
+                shutil.copy(tokenizer, source)
+            path = convert(source, folder / f"{name}.gguf", "--dtype", "f32")
+            back = convert(path, folder / f"{name}-back")
+            ids = make.token_ids(97, 20, 1)
+            want = run_sites(source, folder, ["logits"], ids=ids)["logits"]
+            assert run_sites(path, folder, ["logits"], ids=ids)["logits"].tobytes() == want.tobytes()
+            assert run_sites(back, folder, ["logits"], ids=ids)["logits"].tobytes() == want.tobytes()
+            assert_near(want, logits_of(make.open_with_transformers(source), ids), f"{name}: transformers, source")
+            assert_near(want, logits_of(make.open_gguf(path), ids), f"{name}: transformers, GGUF")
+            assert_near(want, logits_of(make.open_with_transformers(back), ids), f"{name}: transformers, folder again")
+
+
+def test_smollm2_as_a_folder():
+    """The folder made from the real file: the weights as transformers dequantises them, and its tokenizer."""
+    path = smollm2()
+    with scratch() as folder:
+        made = convert(path, folder / "smollm2")
+        ids = make.token_ids(49152, 12, 2)
+        want = run_sites(path, folder, ["logits"], ids=ids)["logits"]
+        assert run_sites(made, folder, ["logits"], ids=ids)["logits"].tobytes() == want.tobytes()
+        assert_near(want, logits_of(make.open_with_transformers(made), ids), "SmolLM2: transformers, folder")
+        # transformers' own reading of a GGUF's tokenizer does not split numbers as this one does; headscope's is held
+        # against the original tokenizer's vectors elsewhere.
+        tokenizer = AutoTokenizer.from_pretrained(made)
+        peer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        for text in TEXTS:
+            assert tokenizer(text).input_ids == token_ids(path, text), text
+            assert tokenizer.decode(tokenizer(text).input_ids) == text
+        assert (tokenizer.bos_token, tokenizer.eos_token) == (peer.bos_token, peer.eos_token)
+        assert tokenizer.chat_template == peer.chat_template
+
+
+def token_ids(model, text):
+    said = headscope("tokenize", "-m", model, "--no-special", "--parse-special", "--json", text).stdout
+    return json.loads(said)["ids"]
+
+
+def open_llama_cpp(path):
+    import llama_cpp
+    return llama_cpp.Llama(str(path), n_ctx=128, n_threads=2, logits_all=True, verbose=False)
+
+
+def test_llama_cpp():
+    require(importlib.util.find_spec("llama_cpp"), "llama_cpp is not installed")
+    path = smollm2()
+    with scratch() as folder:
+        for dtype, bar in LLAMA_CPP_BARS.items():
+            target = convert(path, folder / "model.gguf", "--dtype", dtype, "--force")
+            peer = open_llama_cpp(target)
+            ids = make.token_ids(49152, 12, 2)
+            peer.eval(ids)
+            got = np.array(peer._scores[: len(ids)])
+            want = run_sites(target, folder, ["logits"], ids=ids)["logits"]
+            worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
+            print(f"SmolLM2 {dtype:5} llama.cpp's logits are {worst:.4f} away", flush=True)
+            assert worst <= bar, f"{dtype}: {worst:.4f} away, past {bar}"
+            for text in TEXTS:
+                assert peer.tokenize(text.encode(), add_bos=False, special=True) == token_ids(target, text), text
+        for dtype in ("q4_0", "q4_1", "q4_k", "q6_k"):  # these it must load and compute with
+            peer = open_llama_cpp(convert(path, folder / "model.gguf", "--dtype", dtype, "--force"))
+            peer.eval(make.token_ids(49152, 12, 2))
+            assert np.isfinite(np.array(peer._scores[:12])).all()
+
+
+def test_llama_cpp_random():
+    """Shapes that SmolLM2 has not: GPT-2, heads that are not grouped, an output of its own."""
+    require(importlib.util.find_spec("llama_cpp"), "llama_cpp is not installed")
+    tokenizer = DATA / "tokenizers" / "gpt2" / "tokenizer.json"
+    require(tokenizer.exists(), f"no test data at {tokenizer}")
+    cases = {"gpt2": (make.configuration(make.GPT2, vocab_size=50257, n_positions=128), make.gpt2_tensors),
+             "llama": (make.configuration(make.LLAMA, vocab_size=50257, hidden_size=64, intermediate_size=96),
+                       make.llama_tensors)}
+    with scratch() as folder:
+        for name, (config, tensors) in cases.items():
+            source = make.write_folder(folder / name, config, tensors(config, 4))
+            shutil.copy(tokenizer, source)
+            for dtype in ("f32", "q8_0"):
+                target = convert(source, folder / "model.gguf", "--dtype", dtype, "--force")
+                peer = open_llama_cpp(target)
+                ids = make.token_ids(50257, 20, 5)
+                peer.eval(ids)
+                got = np.array(peer._scores[: len(ids)])
+                want = run_sites(target, folder, ["logits"], ids=ids)["logits"]
+                worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
+                print(f"{name:6} {dtype:5} llama.cpp's logits are {worst:.4f} away", flush=True)
+                assert worst <= 2 * LLAMA_CPP_BARS[dtype], f"{name}, {dtype}: {worst:.4f} away"
+
+
+if __name__ == "__main__":
+    common.main(globals())
