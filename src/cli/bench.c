@@ -5,6 +5,7 @@
  */
 #include "cli/shared.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -156,13 +157,17 @@ static hsc_status pass(hsc_session *session, const hsc_token *ids, int n, hsc_lo
     return hsc_forward(session, &(hsc_batch){.ids = ids, .n_tokens = n, .logits = logits}, err);
 }
 
-static hsc_token likeliest(const hsc_view *logits)
+/* The token of the largest logit, the lowest of equal ones. A logit that is not a number has no largest. */
+static hsc_status likeliest(const hsc_view *logits, hsc_token *out, hsc_error *err)
 {
     int64_t best = 0;
-    for (int64_t i = 1; i < logits->shape[1]; i++) {
+    for (int64_t i = 0; i < logits->shape[1]; i++) {
+        HSC_FAIL_IF(isnan(logits->data[i]), HSC_EFORMAT,
+                    "the model's logits are not numbers: that of token %lld is NaN", (long long)i);
         if (logits->data[i] > logits->data[best]) best = i;
     }
-    return (hsc_token)best;
+    *out = (hsc_token)best;
+    return HSC_OK;
 }
 
 static hsc_status generate(hsc_session *session, hsc_token id, int n, hsc_error *err)
@@ -171,7 +176,7 @@ static hsc_status generate(hsc_session *session, hsc_token id, int n, hsc_error 
         hsc_view logits;
         HSC_TRY(pass(session, &id, 1, HSC_LOGITS_LAST, err));
         HSC_TRY(hsc_session_logits(session, &logits, err));
-        id = likeliest(&logits);
+        HSC_TRY(likeliest(&logits, &id, err));
     }
     return HSC_OK;
 }

@@ -147,7 +147,8 @@ static int check(const hsc__look_options *o, int n_texts)
 /* One line end at the end of a file is how files end, not part of a sentence. */
 static void drop_line_end(hsc__string *text)
 {
-    if (text->n && text->data[text->n - 1] == '\n') text->n--;
+    if (!text->n || text->data[text->n - 1] != '\n') return;
+    text->n--;
     if (text->n && text->data[text->n - 1] == '\r') text->n--;
 }
 

@@ -1,6 +1,7 @@
 /* The program's door: a table of subcommands, and the help that is made from it. */
 #include "cli/cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct entry {
@@ -91,8 +92,22 @@ static int help(int argc, char **argv)
     return command ? print_help_of(command) : unknown(argv[1]);
 }
 
+/* A level that was asked for and is not there must not be taken for the one that runs. */
+static bool has_wanted_isa(void)
+{
+    const char *wanted = getenv("HEADSCOPE_ISA");
+    return !wanted || !*wanted || strcmp(wanted, hsc_isa()) == 0;
+}
+
 static int dispatch(int argc, char **argv)
 {
+    if (!has_wanted_isa()) {
+        hsc__cli_error(
+            "HEADSCOPE_ISA: '%s' is no instruction set of this machine; the levels are ref, avx2, avx512 and "
+            "neon, and it has up to %s",
+            getenv("HEADSCOPE_ISA"), hsc_isa());
+        return HSC__EXIT_USAGE;
+    }
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return print_overview();
     if (strcmp(argv[1], "--version") == 0) return print_version();
     if (strcmp(argv[1], "help") == 0) return help(argc - 1, argv + 1);

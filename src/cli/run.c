@@ -184,7 +184,7 @@ static hsc_status add_lines(job *j, const hsc_tokenizer *tokenizer, hsc_encoding
     for (size_t start = 0; status == HSC_OK && start < text.n; line++) {
         const char *end = memchr(text.data + start, '\n', text.n - start);
         size_t n = end ? (size_t)(end - text.data) - start : text.n - start;
-        size_t kept = n > 0 && text.data[start + n - 1] == '\r' ? n - 1 : n;
+        size_t kept = end && n > 0 && text.data[start + n - 1] == '\r' ? n - 1 : n;
         status = add_text(j, tokenizer, text.data + start, kept, encoding, err);
         if (status != HSC_OK) status = hsc__fail_prefix(err, status, "%s: line %zu", j->v->file, line + 1);
         start += n + 1;
@@ -234,6 +234,9 @@ static hsc_status pass(job *j, hsc_error *err)
 {
     int longest = 0;
     for (size_t i = 0; i < j->n_seqs; i++) longest = j->lengths[i] > longest ? j->lengths[i] : longest;
+    HSC_FAIL_IF(longest > j->opened.config->n_ctx, HSC_EINVAL,
+                "the longest text has %d tokens, %s sees at most %d (its context)", longest, j->opened.name,
+                j->opened.config->n_ctx);
     hsc_session_options session = hsc__pass_session(&j->v->pass, j->v->threads, longest);
     session.max_seqs = (int)j->n_seqs;
     HSC_TRY(hsc_session_new(&j->session, j->opened.model, &session, err));

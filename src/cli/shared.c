@@ -185,7 +185,7 @@ hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err)
     }
     errno = 0;
     hsc__string_add(out, "", 0);
-    while ((n = fread(block, 1, sizeof block, file)) > 0) hsc__string_add(out, block, n);
+    while (!out->failed && (n = fread(block, 1, sizeof block, file)) > 0) hsc__string_add(out, block, n);
     int reason = ferror(file) ? (errno ? errno : EIO) : 0;
     if (!standard) fclose(file);
     HSC_FAIL_IF(reason, HSC_EIO, "%s: cannot read: %s", standard ? "standard input" : path, strerror(reason));

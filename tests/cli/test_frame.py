@@ -44,6 +44,11 @@ class Help(ProgramTest):
 
 
 class Arguments(ProgramTest):
+    def test_instruction_set_that_is_not_there(self):
+        for wanted in ("bogus", "AVX2"):
+            self.bad(2, "info", "-m", "x", env={"HEADSCOPE_ISA": wanted}, says=["HEADSCOPE_ISA", wanted, "ref"])
+        self.good("--version", env={"HEADSCOPE_ISA": ""})
+
     def test_unknown_command(self):
         self.bad(2, "lok", says=["unknown command 'lok'", "did you mean look?"])
         self.assertNotIn("did you mean", self.bad(2, "xyzzy", says=["unknown command 'xyzzy'"]))

@@ -41,7 +41,7 @@ class Lesson(ProgramTest):
     def levels(self):
         """Instruction sets that this machine has."""
         names = ("ref", "avx2", "avx512", "neon")
-        return [n for n in names if f"kernels: {n}\n" in self.good("--version", env={"HEADSCOPE_ISA": n})]
+        return [n for n in names if self.run_program("--version", env={"HEADSCOPE_ISA": n}).returncode == 0]
 
     def test_inside_headscope(self):
         for level in self.levels():

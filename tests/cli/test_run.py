@@ -142,6 +142,31 @@ class Run(ProgramTest):
             (self.folder / "full.npz").symlink_to("/dev/full")
             self.bad(1, *words, self.folder / "full.npz", says=["full", "No space left on device"])
 
+    def test_text_that_has_no_end(self):
+        """Memory runs out: an error, and not the reading of /dev/zero for ever."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+
+        model = DATA / "models" / "tinystories-656k" / "tinystories-656k.f32.gguf"
+        for words in (["tokenize"], ["run", "--sites", "z", "-o", self.folder / "a.npz"], ["look"]):
+            self.bad(1, *words, "-m", model, "--file", "/dev/zero", says=["memory"], preexec_fn=limit)
+
+    def test_a_lone_carriage_return_is_text(self):
+        model = DATA / "models" / "tinystories-656k" / "tinystories-656k.f32.gguf"
+        lengths = []
+        for text in (b"a", b"a\r\n", b"a\r"):
+            (self.folder / "t.txt").write_bytes(text)
+            done = self.good("run", "-m", model, "--file", self.folder / "t.txt", "--sites", "ln_final", "--json", "-o",
+                             self.folder / "a.npz")
+            lengths.append(json.loads(done))
+        self.assertEqual(lengths[0], lengths[1])
+        self.assertNotEqual(lengths[0], lengths[2])
+
+    def test_past_the_context(self):
+        ids = ",".join(["0"] * 12)
+        self.bad(1, "run", "-m", SORT, "--ids", ids, "--sites", "logits", "-o", self.folder / "a.npz",
+                 says=["12 tokens", "at most 11"])
+
     def test_file_size_limit(self):
         """As a full disk: an error, not the end by a signal that leaves half a file."""
         def limit():

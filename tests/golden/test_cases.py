@@ -304,6 +304,16 @@ class B32_Configuration(Case):
         self.refused(model, "config.json", "n_embd")
 
 
+class RotarySettings(Case):
+    def test_what_is_not_computed_is_refused(self):
+        nested = {"full_attention": {"rope_theta": 1e6}, "rope_type": "default"}
+        for changes, word in (({"rope_parameters": nested}, "full_attention"), ({"rope_theta": 1e308}, "rope_theta")):
+            config, tensors = toys.llama()
+            if "rope_theta" in changes:
+                config.pop("rope_parameters", None)
+            self.refused(self.model({**config, **changes}, tensors, word), word)
+
+
 class X4_SoftCaps(Case):
     def test_honoured_or_refused_by_name(self):
         for field in ("attn_logit_softcapping", "final_logit_softcapping"):
@@ -314,6 +324,14 @@ class X4_SoftCaps(Case):
 
 
 class X5_LargeActivations(Case):
+    def test_no_argmax_over_what_is_no_number(self):
+        config, tensors = toys.gpt2()
+        shape, _ = tensors["ln_f.bias"]
+        tensors["ln_f.bias"] = filled(shape, math.nan)
+        done = toys.headscope("bench", "-m", self.model(config, tensors), "-p", "0", "-n", "2", "-r", "1")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("NaN", done.stderr)
+
     def test_past_the_reach_of_half_precision(self):
         config, tensors = silent_gpt2(n_embd=2, n_head=1, n_layer=1, activation_function="relu")
         tensors["h.0.mlp.c_fc.bias"] = ([8], [300.0] + [0.0] * 7)
