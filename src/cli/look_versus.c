@@ -39,6 +39,31 @@ static int match_back(const hsc__look *look, int pos)
     return pos >= n2 - look->n_suffix ? pos + n1 - n2 : -1;
 }
 
+/* Where one may ask instead of the part that differs, as far as there are such positions. */
+static void add_advice(const hsc__look *look, hsc__string *out)
+{
+    int prefix = look->n_prefix, suffix = look->n_suffix, n = look->first.n_tokens;
+    if (prefix) hsc__string_printf(out, "; ask for one before position %d", prefix);
+    if (suffix) hsc__string_printf(out, "%s from %d on", prefix ? " or" : "; ask for one", n - suffix);
+    if (!prefix && !suffix) hsc__string_text(out, "; the texts have no token in common at either end");
+}
+
+static hsc_status fail_no_match(const hsc__look *look, hsc_error *err)
+{
+    hsc__string advice = {0};
+    int common = look->n_prefix + look->n_suffix;
+    add_advice(look, &advice);
+    hsc_status status = hsc__fail(
+        err, HSC_EINVAL, 0,
+        "--vs: the query at position %d lies in the part that differs, %d tokens in one text and %d in the other%s",
+        look->first.query, look->first.n_tokens - common, look->second.n_tokens - common,
+        advice.failed ? "" : advice.data);
+    hsc__string_free(&advice);
+    return status;
+}
+
+/* Without a query of one's own the last tokens are compared. A token that was asked for is looked up in the other text;
+ * a last one without a match stands against the last. */
 hsc_status hsc__look_align(hsc__look *look, hsc_error *err)
 {
     const hsc_token *a = look->first.tokens.encoding.ids, *b = look->second.tokens.encoding.ids;
@@ -48,14 +73,11 @@ hsc_status hsc__look_align(hsc__look *look, hsc_error *err)
     while (suffix < n - prefix && a[n1 - 1 - suffix] == b[n2 - 1 - suffix]) suffix++;
     look->n_prefix = prefix;
     look->n_suffix = suffix;
-    if (look->first.query < 0) look->first.query = n1 - 1;
-    look->second.query = look->first.query == n1 - 1 ? n2 - 1 : match(look, look->first.query);
-    HSC_FAIL_IF(
-        look->second.query < 0, HSC_EINVAL,
-        "--vs: the query at position %d lies in the part that differs, %d tokens in one text and %d in the other; "
-        "ask for one before position %d or from %d on",
-        look->first.query, n1 - prefix - suffix, n2 - prefix - suffix, prefix, n1 - suffix);
-    return HSC_OK;
+    bool asked = look->first.query >= 0;
+    if (!asked) look->first.query = n1 - 1;
+    look->second.query = asked ? match(look, look->first.query) : n2 - 1;
+    if (look->second.query < 0 && look->first.query == n1 - 1) look->second.query = n2 - 1;
+    return look->second.query < 0 ? fail_no_match(look, err) : HSC_OK;
 }
 
 static bool same_texts(const hsc__look *look)
@@ -156,7 +178,11 @@ static void add_unchanged(const hsc__look *look, hsc__string *out)
         hsc__string_text(out,
                          "nothing can change: a causal model's token sees only itself and earlier ones, and the first "
                          "token that differs comes later\n");
-        hsc__string_printf(out, "ask for a token from position %d on: --pos %d\n", look->n_prefix, look->n_prefix);
+        if (look->n_prefix < look->first.n_tokens)
+            hsc__string_printf(out, "ask for a token from position %d on: --pos %d\n", look->n_prefix, look->n_prefix);
+        else
+            hsc__string_text(out,
+                             "the first text has no token that comes so late; leave out the query or swap the texts\n");
     }
     hsc__string_printf(out, "largest change measured in %d head%s: %s\n", n, n == 1 ? "" : "s",
                        n_moved ? "not 0, which is a fault of headscope" : "exactly 0");

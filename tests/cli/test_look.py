@@ -459,6 +459,18 @@ class Versus(LookTest):
         best = self.json("look", "-m", model, "--ids", "1,1,1,1,1", "--vs", "1,1,1,1,1,1", "--top", "1")["heads"]
         self.assertEqual([h["name"] for h in best], ["L0H0"])
 
+    def test_a_token_asked_for_stands_for_itself(self):
+        """Last in the first text, but common to both: not compared with the other's last."""
+        look = ["look", "-m", SORT, "--ids", "0,1", "--vs", "0,1,2"]
+        said = self.json(*look, "--pos", "1")
+        self.assertEqual((said["query2"]["pos"], said["cannot_change"], said["heads"]), (1, "causal_mask", []))
+        text = self.good(*look, "--pos", "0")
+        self.assertIn("the first text has no token that comes so late", text)
+        self.assertNotIn("--pos", text)
+        self.assertEqual(self.json(*look)["query2"]["pos"], 2)
+        text = self.bad(1, "look", "-m", SORT, "--ids", "0,0,1", "--vs", "1,1,0,0", "--pos", "1", says=["position 1"])
+        self.assertNotIn("ask for one", text)
+
     def test_what_the_mask_forbids(self):
         one, two = "0,0,2,1,0,1", "0,0,2,1,0,2"
         said = self.json("look", "-m", SORT, "--ids", one, "--vs", two, "--pos", "3")
