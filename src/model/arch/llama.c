@@ -11,6 +11,8 @@
 #include <math.h>
 #include <string.h>
 
+static const double MAX_THETA = 1e30; /* past it no frequency but the first is told from 0 in float32 */
+
 typedef struct {
     bool tie, attention_bias, mlp_bias;
     double rope_theta;
@@ -37,6 +39,19 @@ static void fill_common(hsc__desc *desc)
     desc->pos_kind = HSC__POS_ROTARY;
 }
 
+/* Rotary settings of their own for each kind of layer belong to other families. */
+static hsc_status refuse_nested(const hsc__source *src, const json_t *rope, const char *field, hsc_error *err)
+{
+    const char *name;
+    const json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)rope, name, value)
+    {
+        HSC_FAIL_IF(json_is_object(value), HSC_EUNSUPPORTED,
+                    "%s: field \"%s.%s\": settings a layer kind are not supported", src->config_path, field, name);
+    }
+    return HSC_OK;
+}
+
 /* rope_theta stands in rope_parameters (transformers 5), else beside rope_scaling. Scaled variants are refused by
  * name. */
 static hsc_status read_rope(hsc__source *src, double *theta, hsc_error *err)
@@ -48,6 +63,7 @@ static hsc_status read_rope(hsc__source *src, double *theta, hsc_error *err)
         if (!rope || json_is_null(rope)) continue;
         HSC_FAIL_IF(!json_is_object(rope), HSC_EFORMAT, "%s: field \"%s\" is not an object", src->config_path,
                     fields[i]);
+        HSC_TRY(refuse_nested(src, rope, fields[i], err));
         const char *type, *old;
         HSC_TRY(hsc__json_string(rope, "type", "default", &old, src->config_path, err));
         HSC_TRY(hsc__json_string(rope, "rope_type", old, &type, src->config_path, err));
@@ -55,7 +71,8 @@ static hsc_status read_rope(hsc__source *src, double *theta, hsc_error *err)
                     "%s: field \"%s\": rotary scaling \"%s\" is not supported", src->config_path, fields[i], type);
         HSC_TRY(hsc__json_double(rope, "rope_theta", *theta, theta, src->config_path, err));
     }
-    HSC_FAIL_IF(!(*theta > 0), HSC_EFORMAT, "%s: field \"rope_theta\" must be positive", src->config_path);
+    HSC_FAIL_IF(!(*theta > 0 && *theta <= MAX_THETA), HSC_EFORMAT,
+                "%s: field \"rope_theta\" is %g, above 0 to %g is accepted", src->config_path, *theta, MAX_THETA);
     return HSC_OK;
 }
 
