@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "hub/name.h"
 
+#include <curl/curl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -145,6 +146,10 @@ static hsc_status read_endpoint(char **out, hsc_error *err)
     if (!value) value = default_endpoint;
     bool web = strncasecmp(value, "http://", 7) == 0 || strncasecmp(value, "https://", 8) == 0;
     HSC_FAIL_IF(!web, HSC_EINVAL, "HF_ENDPOINT: \"%s\" does not begin with http:// or https://", value);
+    CURLU *url = curl_url(); /* never shows the value: it may hold a password */
+    bool sound = url && curl_url_set(url, CURLUPART_URL, value, 0) == CURLUE_OK;
+    curl_url_cleanup(url);
+    HSC_FAIL_IF(!sound, HSC_EINVAL, "HF_ENDPOINT: is not a URL that can be read (http://HOST or http://HOST:PORT)");
     size_t n = strlen(value);
     while (n && value[n - 1] == '/') n--;
     *out = hsc__strndup(value, n);

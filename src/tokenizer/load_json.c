@@ -62,7 +62,6 @@ static hsc_status load_components(hsc_tokenizer *t, const json_t *root, const ch
                                   hsc_error *err)
 {
     const json_t *model = json_object_get(root, "model");
-    HSC_TRY(check_model(model, path, err));
     HSC_TRY(load_model_options(t, model, path, err));
     HSC_TRY(hsc__load_normalizer(t, json_object_get(root, "normalizer"), path, err));
     HSC_TRY(hsc__load_pre_tokenizer(t, json_object_get(root, "pre_tokenizer"), path, err));
@@ -125,6 +124,7 @@ static hsc_status load(hsc_tokenizer *t, size_t n, const char *path, const char 
     if (status != HSC_OK) return status;
     if (!json_is_object(json_object_get(root, "model")))
         status = hsc__fail(err, HSC_EFORMAT, 0, "%s: is not a tokenizer.json: it has no \"model\"", path);
+    if (status == HSC_OK) status = check_model(json_object_get(root, "model"), path, err);
     if (status == HSC_OK) status = load_lists(t, text, vocab, merges, path, err);
     if (status == HSC_OK) status = load_components(t, root, path, dir, err);
     json_decref(root);

@@ -158,6 +158,13 @@ static void endpoint_and_token(void **state)
     assert_int_equal(hsc__hub_places_read(&places, &err), HSC_EINVAL);
     assert_null(strstr(err.message, "evil")); /* no part of a token is ever shown */
     setenv("HF_TOKEN", "hf_variable", 1);
+    static const char *const bad[] = {"http://[::1", "http://host:99999", "http://user:secret@host:x/"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        setenv("HF_ENDPOINT", bad[i], 1);
+        assert_int_equal(hsc__hub_places_read(&places, &err), HSC_EINVAL);
+        assert_non_null(strstr(err.message, "HF_ENDPOINT"));
+        assert_null(strstr(err.message, "secret"));
+    }
     setenv("HF_ENDPOINT", "file:///etc", 1);
     assert_int_equal(hsc__hub_places_read(&places, &err), HSC_EINVAL);
     assert_non_null(strstr(err.message, "HF_ENDPOINT"));
