@@ -23,6 +23,18 @@ PASSAGE = (
     "that she had not yet answered. They wanted to close the team because it cost too much. In the morning she would "
     "put the trophy on the table of the headmaster and say nothing at all. It was too heavy for him to move it, and "
     "he would have to look at it while he read her answer.")
+# A harder one: float32 itself leaves so little room here that the bars depend on the instruction set, so it is held to
+# the floor's multiple alone (docs/parity.md).
+HARD_PASSAGE = (
+    "The lighthouse keeper had counted ships for thirty years, and in all that time none had come as close to the rocks "
+    "as the one that now lay at anchor below his window. He lit the lamp before dusk, because the fog was already "
+    "climbing the cliff, and he wrote the name of the ship, the Margaret Anne, into the book that his father had begun. "
+    "When the captain rowed ashore, she told him that her compass had failed two days before, that she had steered by "
+    "the stars until the clouds took them away, and that she had seen his light only when it was almost too late.\n\n"
+    "\"Then it was worth the oil,\" he said. They drank tea in the small kitchen while the rain began. He asked her "
+    "where she was bound, and she laughed: \"Anywhere with a harbour, a carpenter and a new compass.\" In the morning "
+    "the fog had gone. The keeper gave the captain his own compass, for he knew exactly where he was, and he watched "
+    "the Margaret Anne until she was smaller than the gulls.")
 
 
 def test_tinystories():
@@ -96,10 +108,10 @@ def test_smollm2():
     peer, tokenizer = make.open_gguf(path), AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     report = common.Report()
     with common.scratch() as folder:
-        for name, text in (("smollm2", PASSAGE), ("smollm2", common.SENTENCE)):
+        for name, text in (("smollm2", PASSAGE), ("smollm2 hard", HARD_PASSAGE), ("smollm2", common.SENTENCE)):
             ids = tokenizer(text)["input_ids"]
             f32, f64 = reference.both(peer, ids)
-            got = report.run(name, path, folder, f32, f64, text=text)
+            got = report.run(name, path, folder, f32, f64, to_bar=text != HARD_PASSAGE, text=text)
             assert got["ids"].tolist() == ids, f"{name}: other token ids than transformers'"
             if text == common.SENTENCE:
                 words = [tokenizer.decode([i]) for i in ids]
