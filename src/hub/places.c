@@ -140,20 +140,39 @@ static hsc_status read_token(char **out, hsc_error *err)
     return status;
 }
 
-static hsc_status read_endpoint(char **out, hsc_error *err)
+/* The address without a name and password, which are nobody's business in a message. NULL: not a URL. */
+static char *without_user(const char *address)
+{
+    char *shown = NULL, *out = NULL;
+    CURLU *url = curl_url();
+    if (url && !curl_url_set(url, CURLUPART_URL, address, 0) && !curl_url_set(url, CURLUPART_USER, NULL, 0) &&
+        !curl_url_set(url, CURLUPART_PASSWORD, NULL, 0) && !curl_url_get(url, CURLUPART_URL, &shown, 0))
+        out = hsc__strndup(shown, strlen(shown));
+    curl_free(shown);
+    curl_url_cleanup(url);
+    return out;
+}
+
+static void trim_slashes(char *text)
+{
+    size_t n = strlen(text);
+    while (n && text[n - 1] == '/') text[--n] = '\0';
+}
+
+static hsc_status read_endpoint(hsc__hub_places *out, hsc_error *err)
 {
     const char *value = variable("HF_ENDPOINT");
     if (!value) value = default_endpoint;
     bool web = strncasecmp(value, "http://", 7) == 0 || strncasecmp(value, "https://", 8) == 0;
-    HSC_FAIL_IF(!web, HSC_EINVAL, "HF_ENDPOINT: \"%s\" does not begin with http:// or https://", value);
-    CURLU *url = curl_url(); /* never shows the value: it may hold a password */
-    bool sound = url && curl_url_set(url, CURLUPART_URL, value, 0) == CURLUE_OK;
-    curl_url_cleanup(url);
-    HSC_FAIL_IF(!sound, HSC_EINVAL, "HF_ENDPOINT: is not a URL that can be read (http://HOST or http://HOST:PORT)");
-    size_t n = strlen(value);
-    while (n && value[n - 1] == '/') n--;
-    *out = hsc__strndup(value, n);
-    return *out ? HSC_OK : hsc__fail_memory(err, n + 1, "the endpoint");
+    HSC_FAIL_IF(!web, HSC_EINVAL, "HF_ENDPOINT: does not begin with http:// or https://");
+    out->endpoint_shown = without_user(value);
+    HSC_FAIL_IF(!out->endpoint_shown, HSC_EINVAL,
+                "HF_ENDPOINT: is not a URL that can be read (http://HOST or http://HOST:PORT)");
+    out->endpoint = hsc__strndup(value, strlen(value));
+    if (!out->endpoint) return hsc__fail_memory(err, strlen(value) + 1, "the endpoint");
+    trim_slashes(out->endpoint);
+    trim_slashes(out->endpoint_shown);
+    return HSC_OK;
 }
 
 hsc_status hsc__hub_places_read(hsc__hub_places *out, hsc_error *err)
@@ -162,7 +181,7 @@ hsc_status hsc__hub_places_read(hsc__hub_places *out, hsc_error *err)
     const char *offline = variable("HF_HUB_OFFLINE");
     out->offline = is_true(offline ? offline : variable("TRANSFORMERS_OFFLINE"));
     hsc_status status = hsc__hub_cache_dir(&out->cache, err);
-    if (status == HSC_OK && !out->offline) status = read_endpoint(&out->endpoint, err);
+    if (status == HSC_OK && !out->offline) status = read_endpoint(out, err);
     if (status == HSC_OK && !out->offline) status = read_token(&out->token, err);
     if (status != HSC_OK) hsc__hub_places_free(out);
     return status;
@@ -172,6 +191,7 @@ void hsc__hub_places_free(hsc__hub_places *places)
 {
     hsc__free(places->cache);
     hsc__free(places->endpoint);
+    hsc__free(places->endpoint_shown);
     hsc__free(places->token);
     *places = (hsc__hub_places){0};
 }

@@ -7,10 +7,11 @@
 #include <stdbool.h>
 
 typedef struct hsc__hub_places {
-    char *cache;    /* HF_HUB_CACHE, else HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else ~/.cache/... */
-    char *endpoint; /* HF_ENDPOINT without a slash at its end */
-    char *token;    /* HF_TOKEN, else the token file; NULL when there is none */
-    bool offline;   /* HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE */
+    char *cache;          /* HF_HUB_CACHE, else HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else ~/.cache/... */
+    char *endpoint;       /* HF_ENDPOINT without a slash at its end */
+    char *endpoint_shown; /* the same for messages: no name, no password */
+    char *token;          /* HF_TOKEN, else the token file; NULL when there is none */
+    bool offline;         /* HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE */
 } hsc__hub_places;
 
 /* HSC_EINVAL: HF_ENDPOINT is not an http or https address, or a token has characters that no header may hold.

@@ -59,7 +59,7 @@ static void add_escaped(hsc__string *url, const char *text, bool keep_slash)
 /* What a refusal means for this repository, in words that say what to do. `file` is NULL for the list of files. */
 static hsc_status fail_refused(const pull *p, const hsc__http_reply *reply, hsc_error *err)
 {
-    const char *repo = p->name.repo, *endpoint = p->places.endpoint;
+    const char *repo = p->name.repo, *endpoint = p->places.endpoint_shown;
     if (strcmp(reply->error_code, "GatedRepo") == 0)
         return hsc__fail(
             err, HSC_EIO, 0,
@@ -92,7 +92,7 @@ static hsc_status fail_missing(const pull *p, const char *file, const hsc__http_
     if (file && strcmp(code, "RepoNotFound") != 0)
         return hsc__fail(err, HSC_ENOTFOUND, 0, "%s has no file \"%s\" at commit %s (HTTP 404)", repo, file,
                          p->listing.commit);
-    return hsc__fail(err, HSC_ENOTFOUND, 0, "%s: no such repository at %s%s", repo, p->places.endpoint,
+    return hsc__fail(err, HSC_ENOTFOUND, 0, "%s: no such repository at %s%s", repo, p->places.endpoint_shown,
                      p->places.token ? ", or the token may not see it (HTTP 404)"
                                      : " (HTTP 404); a private one needs HF_TOKEN");
 }
@@ -105,7 +105,7 @@ static hsc_status check_reply(const pull *p, const char *file, const hsc__http_r
     if (reply->code == 404) return fail_missing(p, file, reply, err);
     const char *what = reply->code == 429 ? "too many requests, try again later" : reply->error_message;
     return hsc__fail(err, HSC_EIO, 0, "%s%s%s: %s answers HTTP %ld%s%s%s", p->name.repo, file ? "/" : "",
-                     file ? file : "", p->places.endpoint, reply->code, what[0] ? ": " : "", what,
+                     file ? file : "", p->places.endpoint_shown, reply->code, what[0] ? ": " : "", what,
                      reply->transient ? " (tried several times)" : "");
 }
 
@@ -120,7 +120,7 @@ static hsc_status fetch_listing(pull *p, hsc_error *err)
     hsc_status status = url.failed ? fail_address(err) : hsc__fetch_text(&p->fetcher, url.data, &text, &reply, err);
     if (status == HSC_OK) status = check_reply(p, NULL, &reply, err);
     if (status == HSC_OK)
-        status = hsc__listing_parse(&p->listing, text.data ? text.data : "", text.n, p->places.endpoint, err);
+        status = hsc__listing_parse(&p->listing, text.data ? text.data : "", text.n, p->places.endpoint_shown, err);
     hsc__string_free(&url);
     hsc__string_free(&text);
     return status;
@@ -157,11 +157,11 @@ static hsc_status fetch_details(pull *p, const char *url, hsc__remote_file *file
     HSC_TRY(hsc__fetch_head(&p->fetcher, url, &reply, err));
     HSC_TRY(check_reply(p, file->name, &reply, err));
     HSC_FAIL_IF(reply.commit[0] && strcmp(reply.commit, p->listing.commit) != 0, HSC_EFORMAT,
-                "%s: %s sends commit \"%s\", %s was asked for", file->name, p->places.endpoint, reply.commit,
+                "%s: %s sends commit \"%s\", %s was asked for", file->name, p->places.endpoint_shown, reply.commit,
                 p->listing.commit);
     HSC_FAIL_IF(!hsc__hub_is_hex(reply.etag, 64) && !hsc__hub_is_hex(reply.etag, 40), HSC_EFORMAT,
                 "%s: %s sends no checksum (ETag \"%s\"), so the file cannot be verified", file->name,
-                p->places.endpoint, reply.etag);
+                p->places.endpoint_shown, reply.etag);
     memcpy(file->oid, reply.etag, strlen(reply.etag) + 1);
     if (file->size < 0) file->size = reply.size;
     return HSC_OK;
@@ -286,7 +286,7 @@ static hsc_status pull_online(pull *p, char **path, hsc_error *err)
     HSC_TRY(hsc__store_open(&p->store, p->places.cache, p->name.repo, err));
     if (p->options.n_files)
         HSC_TRY(hsc__plan_named(&p->plan, &p->listing, p->options.files, p->options.n_files, p->name.repo, err));
-    else HSC_TRY(hsc__plan_default(&p->plan, &p->listing, p->name.repo, p->places.endpoint, err));
+    else HSC_TRY(hsc__plan_default(&p->plan, &p->listing, p->name.repo, p->places.endpoint_shown, err));
     for (size_t i = 0; i < p->plan.n; i++) HSC_TRY(fetch_one(p, i, err));
     HSC_TRY(hsc__store_write_ref(&p->store, p->name.revision, p->listing.commit, err));
     *path = hsc__store_snapshot(&p->store, p->listing.commit);

@@ -165,6 +165,11 @@ static void endpoint_and_token(void **state)
         assert_non_null(strstr(err.message, "HF_ENDPOINT"));
         assert_null(strstr(err.message, "secret"));
     }
+    setenv("HF_ENDPOINT", "http://user:secret@host:8/hub/", 1);
+    assert_int_equal(hsc__hub_places_read(&places, &err), HSC_OK);
+    assert_string_equal(places.endpoint, "http://user:secret@host:8/hub");
+    assert_string_equal(places.endpoint_shown, "http://host:8/hub");
+    hsc__hub_places_free(&places);
     setenv("HF_ENDPOINT", "file:///etc", 1);
     assert_int_equal(hsc__hub_places_read(&places, &err), HSC_EINVAL);
     assert_non_null(strstr(err.message, "HF_ENDPOINT"));
