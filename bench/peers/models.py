@@ -53,15 +53,21 @@ class Models:
         with tempfile.TemporaryDirectory(dir=self.cache) as folder:
             new = pathlib.Path(folder) / "new"
             print(f"making {target}", file=sys.stderr, flush=True)
-            if name == "gpt2":
-                make_gpt2(new)
-            elif name == "smollm2":
-                make_smollm2_folder(new)
-            elif name.endswith(".gguf"):
-                make_gguf(new, name.removesuffix(".gguf").split("-")[-1].upper())
-            else:
-                make_text(new, "prose" in name, 1_000_000 if self.quick else 5_000_000)
+            try:
+                self._fill(name, new)
+            except ImportError as absent:
+                raise Missing(f"{target.name} cannot be made: {absent}") from absent
             os.rename(new, target)
+
+    def _fill(self, name, new):
+        if name == "gpt2":
+            make_gpt2(new)
+        elif name == "smollm2":
+            make_smollm2_folder(new)
+        elif name.endswith(".gguf"):
+            make_gguf(new, name.removesuffix(".gguf").split("-")[-1].upper())
+        else:
+            make_text(new, "prose" in name, 1_000_000 if self.quick else 5_000_000)
 
 
 def packaged_smollm2():

@@ -3,7 +3,7 @@
 
     run.py --program build/headscope [--quick] [--rows REGEX] [--repeats N] [--threads N]
 
-It needs the packages of tests/peers/requirements-bench.txt, and bench_kernels beside the program for the rows that are
+`./dev bench --peers` builds the program, makes the Python and calls this with the same options. It needs the packages of tests/peers/requirements-bench.txt, and bench_kernels beside the program for the rows that are
 held against the machine's limits. What is missing leaves out its rows and is named. Full runs are kept in bench/results;
 one row measured again with --rows replaces that row alone. A quick run is short and keeps nothing.
 """
@@ -28,8 +28,20 @@ from models import Models
 from sides import Context
 
 
+ABOUT = """\
+Measures headscope beside the programs that people use today, on this machine and in one run: the sides of a row take
+turns, a ratio is the median over the turns with its least and its most, each row is held against a bar, and
+bench/results/<processor>.md keeps the figures with every side's command line."""
+AFTER = """\
+The first run makes .cache/bench-peers, a Python with pinned peers (about 2 GB to fetch, ten minutes; llama.cpp is built
+for this processor), unless HEADSCOPE_PEERS_PYTHON names a Python that has them, and the checkpoints in .cache/bench
+(2 GB). After that all rows take about an hour and up to 20 GB of memory; a row that needs more than is free says so.
+Rows measured alone replace themselves on the page and leave the others as they are."""
+
+
 def arguments():
-    parser = argparse.ArgumentParser(description="headscope beside its peers", allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="./dev bench --peers", description=ABOUT, epilog=AFTER, allow_abbrev=False,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default=os.path.join(machine.ROOT, "build", "headscope"))
     parser.add_argument("--quick", action="store_true", help="short texts, two turns; nothing is kept")
     parser.add_argument("--rows", default="", metavar="REGEX", help="only the rows whose name it finds; --list names them")
@@ -76,11 +88,11 @@ def main():
     options = arguments()
     chosen = [row for row in table.table(options.quick) if options.wanted.search(row.id)]
     with_lengths = bool(options.wanted.search("lengths"))
+    if not chosen and not with_lengths:
+        sys.exit(f"./dev bench --peers: no row is called '{options.rows}'; --list names them")
     if options.list:
         print("\n".join([row.id for row in chosen] + ["lengths"] * with_lengths))
         return 0
-    if not chosen and not with_lengths:
-        sys.exit(f"run.py: no row is called '{options.rows}'; --list names them")
     context = Context(options.program, Models(options.cache, options.quick), options.threads, options.cache)
     store = report.Store(options.results)
     print_conditions(context)

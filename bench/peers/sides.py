@@ -40,16 +40,11 @@ class Context:
         self.version = version.split()[1]
         self.isa = re.search(r"kernels: (\S+)", version).group(1)
         self.computes = re.search(r"compute: (.*)", version).group(1).replace(",", " ").split()
-        if "--compute" not in self._say("bench", "--help"):
-            self.computes = ["f32"]
 
     def _say(self, *words):
         return subprocess.run([self.program, *words], capture_output=True, text=True, check=True).stdout
 
     def compute(self, wanted):
-        """The kind that stands in for the one that a row wants: `auto` is f32 while there is no other."""
-        if wanted == "auto" and self.computes == ["f32"]:
-            return "f32"
         if wanted != "auto" and wanted not in self.computes:
             raise Missing(f"headscope has no compute kind {wanted} yet")
         return wanted
@@ -104,7 +99,7 @@ class Bench(Side):
         words += ["-d", str(self.depth)] if self.depth else []
         words += ["--capture", self.capture] if self.capture != "none" else []
         words += ["--logits", self.logits] if self.logits != "last" else []
-        words += ["--compute", compute] if context.computes != ["f32"] else []
+        words += ["--compute", compute]
         words += [] if self.warm else ["--no-warmup"]
         self.words = words
         self.facts = {"command": shown([context.program, *words], context), "versions": {"headscope": context.version}}

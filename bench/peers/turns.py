@@ -114,7 +114,7 @@ def judge(row, bar, result, limits, context):
     """{"bar", "value": spread or None, "met": true, false or None}, and the ratio that it is about."""
     said = {"bar": str(bar), "kind": bar.kind, "limit": bar.limit, "value": None, "met": None}
     ours = next((s for s in result["ours"] if s["index"] == bar.ours), None)
-    peers = [s for s in result["peers"] if bar.against in ("", s["name"])]
+    peers = [s for s in result["peers"] if bar.against in ("", s["name"], s["role"])]
     if ours is None:
         return said
     said["ours"] = f"{ours['name']} {ours['compute']}".strip()

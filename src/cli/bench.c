@@ -2,34 +2,37 @@
  * headscope bench: how many tokens a second a model takes in (pp) and gives out (tg), at a depth of cache, while
  * nothing, statistics or every pattern is kept; or how fast its tokenizer is. Token ids are random but always the same,
  * so no text is tokenised. Only the passes are timed: opening, filling the cache to the depth and one warm-up are not.
+ * Each test has a session of its own, and the weights mapped anew, so that its peak of memory is its own too.
  */
-#include "cli/shared.h"
+#include "cli/bench.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
 
-enum { DEFAULT_PROMPT = 512, DEFAULT_GENERATE = 128, DEFAULT_REPEATS = 5, WARMUP_TOKENS = 16, NAME_CELLS = 36 };
+enum { DEFAULT_REPEATS = 5, WARMUP_TOKENS = 16, NAME_CELLS = 36, TEST_CELLS = 64, MOST_TOKENS = 1 << 24 };
+static const char default_prompt[] = "512", default_generate[] = "128";
 
 typedef enum { CAPTURE_NONE, CAPTURE_STATS, CAPTURE_PATTERNS, N_CAPTURES } capture;
 static const char *const capture_names[N_CAPTURES] = {"none", "stats", "patterns"};
 static const char *const logits_names[] = {"last", "all", "none"}; /* by hsc_logits_rows */
 
 typedef struct values {
-    const char *model, *prompts, *generate, *depths, *threads, *captures, *tokenize;
+    const char *model, *prompts, *generate, *both, *depths, *threads, *captures, *tokenize;
     int repeats, logits, compute, dtype;
     bool no_warmup, json;
 } values;
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(values, model),
-    HSC__OPTION_HEADING("Tests; each takes a comma list"),
+    HSC__OPTION_HEADING("Tests; a list is 64,512 or a range: 1-4, 0-2048+512, 128-4096*2"),
     {"prompt", 'p', HSC__OPT_TEXT, "N", offsetof(values, prompts), 0, 0,
      "Tokens that go through in one pass: ppN. 0: no such test. Default: 512."},
     {"generate", 'n', HSC__OPT_TEXT, "N", offsetof(values, generate), 0, 0,
      "Tokens that are chosen greedily, one a pass: tgN. 0: no such test. Default: 128."},
+    {"pg", 0, HSC__OPT_TEXT, "N,N", offsetof(values, both), 0, 0,
+     "One more test: so many tokens go in, then so many are chosen: ppN+tgN. Also -pg. Default: none."},
     {"depth", 'd', HSC__OPT_TEXT, "N", offsetof(values, depths), 0, 0,
      "Tokens that the cache holds before. Default: 0."},
     {"threads", 't', HSC__OPT_TEXT, "N", offsetof(values, threads), 0, 0, "Threads. Default: what the system allows."},
@@ -41,7 +44,9 @@ static const hsc__option options[] = {
      "Repetitions of each test; the median, the least and the most are shown. Default: 5."},
     {"logits", 0, HSC__OPT_CHOICE, "last|all|none", offsetof(values, logits), 0, 0,
      "Which tokens of a prompt go through the output matrix. Default: last."},
-    HSC__OPTION_COMPUTE(values, compute),
+    {"compute", 0, HSC__OPT_CHOICE, "f32|bf16|q8|auto", offsetof(values, compute), 0, 0,
+     "Arithmetic of the products with weights: auto (default) is the fastest for this file, f32 is exact. Each result "
+     "names its kind."},
     HSC__OPTION_DTYPE(values, dtype),
     {"no-warmup", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_warmup), 0, 0,
      "Time the first pass too, which finds cold caches and untouched memory."},
@@ -52,7 +57,7 @@ static const hsc__option options[] = {
 
 static const hsc__command command = {
     .name = "bench",
-    .usage = "-m MODEL [-p N] [-n N] [-d N] [-t N] [-r N] [--capture WHAT]\n-m MODEL --tokenize FILE",
+    .usage = "-m MODEL [-p N] [-n N] [-pg N,N] [-d N] [-t N] [-r N] [--capture WHAT]\n-m MODEL --tokenize FILE",
     .about = "Measures how many tokens a second go through a model, with and without a view of its attention. The ids "
              "are random but always the same; opening the model, filling the cache and one warm-up are not timed. "
              "Peak memory is that of the process during the test, weights in use included.",
@@ -60,16 +65,17 @@ static const hsc__command command = {
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope bench -m gpt2\n"
                 "    pp512 and tg128\n"
-                "headscope bench -m gpt2 -p 64,256,1024 -n 0 --capture none,stats,patterns\n"
+                "headscope bench -m gpt2 -p 64-1024*2 -n 0 --capture none,stats,patterns\n"
                 "    what looking costs\n"
                 "headscope bench -m SmolLM2-135M-Instruct.Q4_1.gguf -d 0,2048 --json\n"
                 "    with an empty cache and with 2,048 tokens in it",
 };
 
+/* n_prompt tokens go in, then n_made are chosen; one of them may be 0. */
 typedef struct test {
-    bool generates;
-    int n_tokens, depth, threads;
+    int n_prompt, n_made, depth, threads;
     capture capture;
+    char name[TEST_CELLS]; /* "pp512", "tg128", "pp512+tg128" */
 } test;
 
 typedef struct outcome {
@@ -82,12 +88,13 @@ typedef struct outcome {
 typedef struct job {
     const values *v;
     hsc__ids prompts, generate, depths, threads;
+    int both[2];
     bool captures[N_CAPTURES];
     hsc__opened opened;
     const char *dtype; /* of most weights */
     hsc_token *ids;    /* as many as the longest test takes */
     double *rates;     /* [repeats] */
-    int name_cells;
+    int name_cells, n_tests;
     json_t *results;
 } job;
 
@@ -98,35 +105,6 @@ static double seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Lets the peak begin anew where the system can (Linux); elsewhere it stays that of the whole process. */
-static void reset_peak(void)
-{
-    FILE *file = fopen("/proc/self/clear_refs", "w");
-    if (!file) return;
-    fputs("5", file);
-    fclose(file);
-}
-
-/* The most memory that was resident since reset_peak, in megabytes. */
-static double peak_mb(void)
-{
-    char line[256];
-    double kib = 0;
-    FILE *file = fopen("/proc/self/status", "r");
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, "VmHWM:", 6) == 0) kib = (double)strtol(line + 6, NULL, 10);
-    }
-    if (file) fclose(file);
-    if (kib > 0) return kib * 1024 * 1e-6;
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-#if defined(__APPLE__)
-    return (double)usage.ru_maxrss * 1e-6;
-#else
-    return (double)usage.ru_maxrss * 1024 * 1e-6;
-#endif
 }
 
 static int compare(const void *a, const void *b)
@@ -142,7 +120,7 @@ static void summarise(double *rates, int n, outcome *out)
     out->median = n % 2 ? rates[n / 2] : (rates[n / 2 - 1] + rates[n / 2]) / 2;
     out->min = rates[0];
     out->max = rates[n - 1];
-    out->peak_mb = peak_mb();
+    out->peak_mb = hsc__bench_peak_mb();
 }
 
 static hsc_status watch(hsc_session *session, capture what, hsc_error *err)
@@ -181,30 +159,30 @@ static hsc_status generate(hsc_session *session, hsc_token id, int n, hsc_error 
     return HSC_OK;
 }
 
-/* One timed run of n tokens after the first `depth`. */
-static hsc_status run_once(const job *j, const test *t, hsc_session *session, int n, double *rate, hsc_error *err)
+/* One timed run after the first `depth` tokens, of which at most `most` are chosen. */
+static hsc_status run_once(const job *j, const test *t, hsc_session *session, int most, double *rate, hsc_error *err)
 {
     const hsc_token *ids = j->ids + t->depth;
+    int made = t->n_made < most ? t->n_made : most;
     if (t->depth) HSC_TRY(hsc_session_truncate(session, 0, t->depth, err));
     else hsc_session_reset(session);
     double start = seconds();
-    if (t->generates) HSC_TRY(generate(session, ids[0], n, err));
-    else HSC_TRY(pass(session, ids, n, (hsc_logits_rows)j->v->logits, err));
-    *rate = n / (seconds() - start);
+    if (t->n_prompt) HSC_TRY(pass(session, ids, t->n_prompt, (hsc_logits_rows)j->v->logits, err));
+    if (made) HSC_TRY(generate(session, ids[t->n_prompt], made, err));
+    *rate = (t->n_prompt + made) / (seconds() - start);
     return HSC_OK;
 }
 
 static hsc_status repeat(const job *j, const test *t, hsc_session *session, hsc_error *err)
 {
     double unused;
-    int few = t->generates && t->n_tokens > WARMUP_TOKENS ? WARMUP_TOKENS : t->n_tokens;
-    hsc__cli_progress("%s%d", t->generates ? "tg" : "pp", t->n_tokens);
+    hsc__cli_progress("%s", t->name);
     if (t->depth) HSC_TRY(pass(session, j->ids, t->depth, HSC_LOGITS_NONE, err));
     HSC_TRY(watch(session, t->capture, err));
-    if (!j->v->no_warmup) HSC_TRY(run_once(j, t, session, few, &unused, err));
+    if (!j->v->no_warmup) HSC_TRY(run_once(j, t, session, WARMUP_TOKENS, &unused, err));
     for (int i = 0; i < j->v->repeats; i++) {
-        hsc__cli_progress("%s%d: %d of %d", t->generates ? "tg" : "pp", t->n_tokens, i + 1, j->v->repeats);
-        HSC_TRY(run_once(j, t, session, t->n_tokens, &j->rates[i], err));
+        hsc__cli_progress("%s: %d of %d", t->name, i + 1, j->v->repeats);
+        HSC_TRY(run_once(j, t, session, t->n_made, &j->rates[i], err));
     }
     return HSC_OK;
 }
@@ -212,9 +190,10 @@ static hsc_status repeat(const job *j, const test *t, hsc_session *session, hsc_
 static hsc_status measure(const job *j, const test *t, outcome *out, hsc_error *err)
 {
     hsc_session *session;
-    hsc_session_options o = {
-        .n_threads = t->threads, .max_tokens = t->depth + t->n_tokens, .compute = (hsc_compute)j->v->compute};
-    reset_peak();
+    hsc_session_options o = {.n_threads = t->threads,
+                             .max_tokens = t->depth + t->n_prompt + t->n_made,
+                             .compute = (hsc_compute)j->v->compute};
+    hsc__bench_reset_peak();
     HSC_TRY(hsc_session_new(&session, j->opened.model, &o, err));
     out->threads = hsc_session_n_threads(session);
     out->compute = hsc_session_compute(session);
@@ -261,7 +240,7 @@ static int print_head(job *j)
     j->name_cells = out.failed ? 0 : hsc__text_cells(out.data, out.n);
     if (j->name_cells < (int)strlen("model")) j->name_cells = (int)strlen("model");
     hsc__string_free(&out);
-    printf("%-*s  %-5s  %-7s  %-14s  %7s  %-8s  %8s  %s\n", j->name_cells, "model", "dtype", "compute", "test",
+    printf("%-*s  %-5s  %-7s  %-15s  %7s  %-8s  %8s  %s\n", j->name_cells, "model", "dtype", "compute", "test",
            "threads", "capture", "peak MB", "tok/s (least..most)");
     if (j->v->logits != HSC_LOGITS_LAST && !j->v->json)
         hsc__cli_note("a prompt's logits: %s", logits_names[j->v->logits]);
@@ -271,11 +250,11 @@ static int print_head(job *j)
 static int print_row(const job *j, const test *t, const outcome *o)
 {
     hsc__string out = {0};
-    char name[64];
-    int n = snprintf(name, sizeof name, "%s%d", t->generates ? "tg" : "pp", t->n_tokens);
+    char name[2 * TEST_CELLS];
+    int n = snprintf(name, sizeof name, "%s", t->name);
     if (t->depth) snprintf(name + n, sizeof name - (size_t)n, "@d%d", t->depth);
     add_name(&out, j);
-    hsc__string_printf(&out, "  %-5s  %-7s  %-14s  %7d  %-8s  %8.1f  ", j->dtype, hsc_compute_name(o->compute), name,
+    hsc__string_printf(&out, "  %-5s  %-7s  %-15s  %7d  %-8s  %8.1f  ", j->dtype, hsc_compute_name(o->compute), name,
                        o->threads, capture_names[t->capture], o->peak_mb);
     add_rates(&out, o);
     hsc__string_text(&out, "\n");
@@ -298,41 +277,56 @@ static json_t *rates_json(const outcome *o)
 
 static int keep_row(const job *j, const test *t, const outcome *o)
 {
-    char name[32];
-    snprintf(name, sizeof name, "%s%d", t->generates ? "tg" : "pp", t->n_tokens);
     json_t *row =
         json_pack("{s:o,s:s,s:s,s:s,s:i,s:i,s:s,s:o,s:f}", "model", name_json(j), "dtype", j->dtype, "compute",
-                  hsc_compute_name(o->compute), "test", name, "depth", t->depth, "threads", o->threads, "capture",
+                  hsc_compute_name(o->compute), "test", t->name, "depth", t->depth, "threads", o->threads, "capture",
                   capture_names[t->capture], "tok_per_s", rates_json(o), "peak_rss_mb", o->peak_mb);
-    if (!t->generates && j->v->logits != HSC_LOGITS_LAST)
+    if (t->n_prompt && j->v->logits != HSC_LOGITS_LAST)
         json_object_set_new(row, "logits", json_string(logits_names[j->v->logits]));
     return json_array_append_new(j->results, row) == 0 ? HSC__EXIT_OK : hsc__cli_no_memory();
 }
 
 /* --------------------------------------------------------------------------------------------------- the tests ---- */
 
-static int run_test(job *j, const test *t)
+/* What a test before touched of the weights is no longer mapped. */
+static int reopen(job *j)
+{
+    if (j->n_tests++ == 0) return HSC__CLI_GO_ON;
+    hsc__cli_close(&j->opened);
+    j->opened = (hsc__opened){0};
+    return hsc__cli_open(&command, j->v->model, j->v->dtype, false, &j->opened);
+}
+
+static int run_test(job *j, test *t)
 {
     outcome o = {0};
     hsc_error err = {0};
-    if (t->n_tokens == 0) return HSC__EXIT_OK;
+    if (t->n_prompt + t->n_made == 0) return HSC__EXIT_OK;
+    int result = reopen(j), n = 0;
+    if (result != HSC__CLI_GO_ON) return result;
+    if (t->n_prompt) n = snprintf(t->name, sizeof t->name, "pp%d%s", t->n_prompt, t->n_made ? "+" : "");
+    if (t->n_made) snprintf(t->name + n, sizeof t->name - (size_t)n, "tg%d", t->n_made);
     if (measure(j, t, &o, &err) != HSC_OK) return hsc__cli_fail(&err);
     return j->v->json ? keep_row(j, t, &o) : print_row(j, t, &o);
 }
 
-/* The tests of one thread count, capture and depth: prompts, then generation. */
+/* The tests of one thread count, capture and depth: prompts, then generation, then both. */
 static int run_lists(job *j, test *t)
 {
-    for (int kind = 0; kind < 2; kind++) {
-        const hsc__ids *list = kind ? &j->generate : &j->prompts;
-        t->generates = kind == 1;
-        for (size_t i = 0; i < list->n; i++) {
-            t->n_tokens = list->ids[i];
-            int result = run_test(j, t);
-            if (result != HSC__EXIT_OK) return result;
-        }
+    int result = HSC__EXIT_OK;
+    for (size_t i = 0; i < j->prompts.n && result == HSC__EXIT_OK; i++) {
+        t->n_prompt = j->prompts.ids[i];
+        t->n_made = 0;
+        result = run_test(j, t);
     }
-    return HSC__EXIT_OK;
+    for (size_t i = 0; i < j->generate.n && result == HSC__EXIT_OK; i++) {
+        t->n_prompt = 0;
+        t->n_made = j->generate.ids[i];
+        result = run_test(j, t);
+    }
+    t->n_prompt = j->both[0];
+    t->n_made = j->both[1];
+    return result == HSC__EXIT_OK ? run_test(j, t) : result;
 }
 
 static int run_tests(job *j)
@@ -349,22 +343,32 @@ static int run_tests(job *j)
     return result;
 }
 
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
 static int largest(const hsc__ids *list)
 {
     int most = 0;
-    for (size_t i = 0; i < list->n; i++) most = list->ids[i] > most ? list->ids[i] : most;
+    for (size_t i = 0; i < list->n; i++) most = larger(most, list->ids[i]);
     return most;
+}
+
+/* Tokens of the longest test, depth included; each number is at most MOST_TOKENS. */
+static int longest(const job *j)
+{
+    int single = larger(largest(&j->prompts), largest(&j->generate));
+    return largest(&j->depths) + larger(single, j->both[0] + j->both[1]);
 }
 
 /* Every length is known before anything runs. */
 static int check_lengths(const job *j)
 {
     const hsc_config *c = j->opened.config;
-    int depth = largest(&j->depths), prompt = largest(&j->prompts), made = largest(&j->generate);
-    int64_t most = (int64_t)depth + (prompt > made ? prompt : made);
+    int depth = largest(&j->depths), made = larger(largest(&j->generate), j->both[1]), most = longest(j);
     if (most > c->n_ctx) {
-        hsc__cli_error("the longest test needs %lld tokens, the context of %s is %d", (long long)most, j->opened.name,
-                       c->n_ctx);
+        hsc__cli_error("the longest test needs %d tokens, the context of %s is %d", most, j->opened.name, c->n_ctx);
         hsc__cli_hint("-p, -n and -d set the lengths");
         return HSC__EXIT_FAILED;
     }
@@ -375,10 +379,10 @@ static int check_lengths(const job *j)
 }
 
 /* Random ids, the same in every run (a 64-bit xorshift). */
-static void fill_ids(hsc_token *ids, int64_t n, int d_vocab)
+static void fill_ids(hsc_token *ids, int n, int d_vocab)
 {
     uint64_t state = 0x9E3779B97F4A7C15U;
-    for (int64_t i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -410,8 +414,7 @@ static int bench_model(job *j)
     if (result != HSC__CLI_GO_ON) return result;
     result = check_lengths(j);
     if (result != HSC__CLI_GO_ON) return result;
-    int prompt = largest(&j->prompts), made = largest(&j->generate);
-    int64_t n = (int64_t)largest(&j->depths) + (prompt > made ? prompt : made);
+    int n = longest(j);
     j->ids = hsc__calloc((size_t)n, sizeof *j->ids);
     if (!j->ids) return hsc__cli_no_memory();
     fill_ids(j->ids, n, j->opened.config->d_vocab);
@@ -467,7 +470,7 @@ static int bench_tokenizer(job *j)
     size_t n_tokens = 0;
     int result = hsc__cli_model_path(&command, j->v->model, &path);
     if (result == HSC__CLI_GO_ON) {
-        reset_peak();
+        hsc__bench_reset_peak();
         hsc_status status = hsc__cli_read(j->v->tokenize, &text, &err);
         if (status == HSC_OK) status = hsc_tokenizer_open(&tokenizer, path, &err);
         if (status == HSC_OK) status = time_encoding(j, tokenizer, &text, &n_tokens, &err);
@@ -482,14 +485,13 @@ static int bench_tokenizer(job *j)
 
 /* --------------------------------------------------------------------------------------------------- arguments ---- */
 
-/* Numbers of a comma list, or the default when the option was not given. */
+/* Numbers of a list, or the default when the option was not given. */
 static int read_list(const char *name, const char *text, const char *fallback, int low, int high, hsc__ids *out)
 {
-    bool good = hsc__ids_parse(text ? text : fallback, out);
-    for (size_t i = 0; good && i < out->n; i++) good = out->ids[i] >= low && out->ids[i] <= high;
-    if (good) return HSC__CLI_GO_ON;
-    return hsc__cli_misuse(&command, "--%s wants whole numbers from %d to %d such as 64,512, not '%s'", name, low, high,
-                           text ? text : fallback);
+    if (hsc__bench_list(text ? text : fallback, low, high, out)) return HSC__CLI_GO_ON;
+    return hsc__cli_misuse(&command,
+                           "--%s wants at most %d whole numbers from %d to %d such as 64,512 or 128-4096*2, not '%s'",
+                           name, HSC__BENCH_MOST_TESTS, low, high, text);
 }
 
 static int read_captures(const char *text, bool *wanted)
@@ -512,20 +514,20 @@ static int read_captures(const char *text, bool *wanted)
 static int read_lists(job *j)
 {
     const values *v = j->v;
-    enum { MOST = 1 << 24 };
-    char prompt[16], made[16];
-    snprintf(prompt, sizeof prompt, "%d", DEFAULT_PROMPT);
-    snprintf(made, sizeof made, "%d", DEFAULT_GENERATE);
-    int result = read_list("prompt", v->prompts, prompt, 0, MOST, &j->prompts);
-    if (result == HSC__CLI_GO_ON) result = read_list("generate", v->generate, made, 0, MOST, &j->generate);
-    if (result == HSC__CLI_GO_ON) result = read_list("depth", v->depths, "0", 0, MOST, &j->depths);
+    int result = read_list("prompt", v->prompts, default_prompt, 0, MOST_TOKENS, &j->prompts);
+    if (result == HSC__CLI_GO_ON)
+        result = read_list("generate", v->generate, default_generate, 0, MOST_TOKENS, &j->generate);
+    if (result == HSC__CLI_GO_ON && v->both && !hsc__bench_pair(v->both, 1, MOST_TOKENS, j->both))
+        result = hsc__cli_misuse(&command, "--pg wants two whole numbers from 1 to %d such as 512,128, not '%s'",
+                                 MOST_TOKENS, v->both);
+    if (result == HSC__CLI_GO_ON) result = read_list("depth", v->depths, "0", 0, MOST_TOKENS, &j->depths);
     if (result == HSC__CLI_GO_ON) result = read_list("threads", v->threads, "0", v->threads ? 1 : 0, 1024, &j->threads);
     if (result == HSC__CLI_GO_ON) result = read_captures(v->captures, j->captures);
-    if (result == HSC__CLI_GO_ON && largest(&j->prompts) == 0 && largest(&j->generate) == 0)
+    if (result == HSC__CLI_GO_ON && largest(&j->prompts) == 0 && largest(&j->generate) == 0 && !v->both)
         result = hsc__cli_misuse(&command, "no test is left: -p and -n are both 0");
     if (result == HSC__CLI_GO_ON && v->tokenize &&
-        (v->prompts || v->generate || v->depths || v->threads || v->captures))
-        result = hsc__cli_misuse(&command, "--tokenize times the tokenizer alone: no -p, -n, -d, -t or --capture");
+        (v->prompts || v->generate || v->both || v->depths || v->threads || v->captures))
+        result = hsc__cli_misuse(&command, "--tokenize times the tokenizer alone: no -p, -n, -pg, -d, -t or --capture");
     return result;
 }
 
@@ -543,9 +545,13 @@ static int bench(job *j)
 
 int hsc__cli_bench(int argc, char **argv)
 {
-    values v = {.repeats = DEFAULT_REPEATS};
+    static char pg[] = "--pg"; /* llama-bench's spelling, one letter more than an option of one letter has */
+    values v = {.repeats = DEFAULT_REPEATS, .compute = HSC_COMPUTE_AUTO};
     job j = {.v = &v};
     hsc__args args;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-pg") == 0) argv[i] = pg;
+    }
     int result = hsc__cli_parse(&command, argc, argv, &v, &args);
     if (result == HSC__CLI_GO_ON) result = bench(&j);
     hsc__cli_close(&j.opened);

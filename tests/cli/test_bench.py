@@ -52,6 +52,20 @@ class Tests(ProgramTest):
                 for depth in (0, 4) for test in ("pp2", "pp3", "tg1")]
         self.assertEqual(got, want)
 
+    def test_ranges(self):
+        for words, want in ((("-p", "1-3", "-n", "0"), ["pp1", "pp2", "pp3"]), (("-p", "1-8+3,2", "-n", "0"), ["pp1", "pp4", "pp7", "pp2"]),
+                            (("-p", "2-8*2", "-n", "0"), ["pp2", "pp4", "pp8"]), (("-p", "0", "-n", "2-2"), ["tg2"])):
+            self.assertEqual([test for test, *_ in self.named("-m", SORT, *words, "-t", "1", "-r", "1")], want)
+        self.assertEqual([depth for _, depth, *_ in self.named("-m", SORT, "-p", "2", "-n", "0", "-d", "0-8+4", "-r", "1")], [0, 4, 8])
+
+    def test_prompt_and_generation(self):
+        for spelling in ("-pg", "--pg"):
+            rows = self.named("-m", SORT, "-p", "2", "-n", "3", spelling, "5,4", "-d", "0,2", "-t", "1", "-r", "1")
+            self.assertEqual(rows, [(test, depth, 1, "none") for depth in (0, 2) for test in ("pp2", "tg3", "pp5+tg4")])
+        (row,) = self.bench("-m", SORT, "-p", "0", "-n", "0", "-pg", "5,6", "-r", "1")
+        self.assertEqual(list(row), KEYS)
+        self.bad(1, "bench", "-m", SORT, "-p", "1", "-n", "1", "-pg", "6,6", says=["needs 12 tokens", "is 11"])
+
     def test_zero_leaves_a_kind_out(self):
         self.assertEqual(self.named("-m", SORT, "-p", "3", "-n", "0", "-t", "1", "-r", "1"), [("pp3", 0, 1, "none")])
         self.assertEqual(self.named("-m", SORT, "-p", "0", "-n", "3", "-t", "1", "-r", "1"), [("tg3", 0, 1, "none")])
@@ -74,6 +88,13 @@ class Tests(ProgramTest):
         for kind in ("f32", "bf16"):
             (row,) = self.bench("-m", STORIES, "-p", "4", "-n", "0", "-r", "1", "--compute", kind)
             self.assertEqual(row["compute"], kind)
+
+    def test_the_fastest_kind_is_the_default(self):
+        for path, kind in ((STORIES, "f32"), (STORIES.parent / "stories260K.q8_0.gguf", "q8"),
+                           (DATA / "models" / "tinystories-656k" / "tinystories-656k.f16.gguf", "bf16")):
+            for words in ((), ("--compute", "auto")):
+                (row,) = self.bench("-m", path, "-p", "4", "-n", "0", "-r", "1", *words)
+                self.assertEqual(row["compute"], kind)
 
     def test_rows_of_logits(self):
         for rows in ("none", "all"):
@@ -117,8 +138,11 @@ class Tests(ProgramTest):
 
     @unittest.skipUnless(sys.platform == "linux" and not sanitized(), "the peak begins anew on Linux, without sanitizers")
     def test_a_test_does_not_inherit_a_peak(self):
+        """A test's peak is the same alone as after a larger one, whether memory was that of sessions or of weights."""
         large, small = self.bench("-m", STORIES, "-p", "512,8", "-n", "0", "-r", "1", "-c", "patterns")
         self.assertLess(small["peak_rss_mb"], large["peak_rss_mb"] - 30)
+        (alone,) = self.bench("-m", STORIES, "-p", "8", "-n", "0", "-r", "1", "-c", "patterns")
+        self.assertAlmostEqual(small["peak_rss_mb"], alone["peak_rss_mb"], delta=1)
 
 
 class Table(ProgramTest):
@@ -202,13 +226,16 @@ class Tokenizer(ProgramTest):
     def test_refusals(self):
         self.bad(1, "bench", "-m", STORIES, "--tokenize", self.folder / "none", says=["none", "No such file"])
         self.bad(1, "bench", "-m", SORT, "--tokenize", os.devnull, says=["tokenizer"])
-        for words in (["-p", "4"], ["-n", "4"], ["-d", "4"], ["-t", "1"], ["-c", "none"]):
+        for words in (["-p", "4"], ["-n", "4"], ["-d", "4"], ["-t", "1"], ["-c", "none"], ["-pg", "1,1"]):
             self.bad(2, "bench", "-m", STORIES, "--tokenize", os.devnull, *words, says=["--tokenize", "alone"])
 
 
 class Misuse(ProgramTest):
     def test_numbers(self):
-        for option, words in (("prompt", ["-p", "4,x"]), ("prompt", ["-p", ""]), ("prompt", ["-p", "-1"]),
+        for option, words in (("prompt", ["-p", "4,x"]), ("prompt", ["-p", ""]), ("prompt", ["-p", "4-2"]),
+                              ("prompt", ["-p", "2-8*1"]), ("prompt", ["-p", "0-8*2"]), ("prompt", ["-p", "0-8+0"]),
+                              ("prompt", ["-p", "1-99999"]), ("prompt", ["-p", "1-"]), ("prompt", ["-p", "1-4+"]),
+                              ("pg", ["-pg", "4"]), ("pg", ["-pg", "4,0"]), ("pg", ["-pg", "4,4,4"]), ("prompt", ["-p", "-1"]),
                               ("generate", ["-n", "1,,2"]), ("depth", ["-d", "1.5"]), ("depth", ["-d", "99999999999"]),
                               ("threads", ["-t", "0"]), ("threads", ["-t", "1025"]), ("repeat", ["-r", "0"]),
                               ("repeat", ["-r", "x"])):
