@@ -28,7 +28,7 @@ class Bar:
     def __str__(self):
         share = f"1/{1 / self.limit:.0f}" if self.limit < 0.6 else f"{self.limit:.4g}x"
         beside = f" of {self.against}" if self.against else ""
-        return {SPEED: f"speed >= {self.limit:.4g}x{beside}", MEMORY: f"memory <= {share}", COST: f"time <= {share}",
+        return {SPEED: f"speed >= {self.limit:.4g}x{beside}", MEMORY: f"memory <= {share}{beside}", COST: f"time <= {share}",
                 BANDWIDTH: f">= {self.limit:.0%} of bandwidth", PEAK: f">= {self.limit:.0%} of peak"}[self.kind]
 
 
@@ -144,7 +144,8 @@ def table(quick):
         smollm2("q4_1", "pp", 512, [Bar(SPEED, 3)], depth=2048),
         smollm2_stats(long),
         gpt2_lens(12, [Bar(SPEED, 7, against="hooked"), Bar(SPEED, 1, against="bridge")]),
-        gpt2_lens(1024, [Bar(SPEED, 2.5), Bar(MEMORY, 1 / 2)]),
+        gpt2_lens(1024, [Bar(SPEED, 2.5, against="hooked"), Bar(SPEED, 1, against="bridge"),
+                         Bar(MEMORY, 1 / 2, against="hooked")]),
         cost("patterns-kept-gpt2", "GPT-2 f32, 512 tokens, patterns kept or not", "gpt2", 512, "patterns",
              [Bar(COST, 1.10)]),
         cost("patterns-kept-smollm2", "SmolLM2 f32, 512 tokens, patterns kept or not", "smollm2", 512, "patterns",
