@@ -57,7 +57,7 @@ static const hsc__option options[] = {
 
 static const hsc__command command = {
     .name = "bench",
-    .usage = "-m MODEL [-p N] [-n N] [-pg N,N] [-d N] [-t N] [-r N] [options]\n-m MODEL --tokenize FILE",
+    .usage = "-m MODEL [-p N] [-n N] [-pg N,N] [-d N] [-r N] [options]\n-m MODEL --tokenize FILE",
     .about = "Measures how many tokens a second go through a model, with and without a view of its attention. The ids "
              "are random but always the same; opening the model, filling the cache and one warm-up are not timed. "
              "Peak memory is that of the process during the test, weights in use included.",
