@@ -153,7 +153,8 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_nn_sinusoid_rotation(double k, int d_model
                                                            hsc_error *err);
 
 /* Rotary embedding (Su et al. 2021): the pair i of a head at position pos turns by pos * omega_i, (a, b) becoming
- * (a cos - b sin, b cos + a sin). Zeros mean the defaults. */
+ * (a cos - b sin, b cos + a sin). omega_i and the angle are rounded to float32, as transformers has them and as
+ * checkpoints were trained: at position pos the angle is within pos 2^-22 of the exact one. Zeros mean the defaults. */
 typedef struct hsc_nn_rope {
     int d_head;
     int n_rotated;   /* the first so many dimensions of a head turn, an even number; 0: all */

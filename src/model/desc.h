@@ -5,19 +5,17 @@
 #ifndef HSC_MODEL_DESC_H
 #define HSC_MODEL_DESC_H
 
-#include "tensor/linear.h"
+#include "nn/rows.h"
 
 enum { HSC__MAX_D_HEAD = 1024 }; /* wider heads are refused; it bounds buffers on the stack */
 
-typedef enum { HSC__NORM_LAYER, HSC__NORM_RMS } hsc__norm_kind;
 typedef enum { HSC__POS_NONE, HSC__POS_LEARNED, HSC__POS_ROTARY } hsc__pos_kind;
 
 typedef struct hsc__norm {
     const float *gain, *bias; /* [d_model]; bias may be NULL */
 } hsc__norm;
 
-/* Rotary embedding (Su et al. 2021): angle of pair i at position p is p * inv_freq[i], in float32 as transformers has
- * it. */
+/* Rotary embedding (Su et al. 2021): angle of pair i at position p is p * inv_freq[i], as hsc__nn_angles makes it. */
 typedef struct hsc__rope {
     int half;              /* pairs that are rotated; 0: none */
     const float *inv_freq; /* [half] */
@@ -37,7 +35,7 @@ typedef struct hsc__layer {
 
 typedef struct hsc__desc {
     hsc_config config;
-    hsc__norm_kind norm_kind;
+    hsc__nn_norm_kind norm_kind;
     float norm_eps;
     hsc__pos_kind pos_kind;
     hsc__act act;

@@ -10,76 +10,44 @@
 
 #include <string.h>
 
-enum { ROW_BLOCK = 16 }; /* rows that one task of a row-wise step takes */
-
 #define SHOW(site, layer, data, row_size)                                                                              \
     do {                                                                                                               \
         if (hsc__watched(s, site, layer))                                                                              \
             HSC_TRY(hsc__watch_rows(s, site, layer, data, row_size, (size_t)(row_size), err));                         \
     } while (0)
 
-/* ------------------------------------------------------------------------------- row-wise steps, in parallel ---- */
+/* ------------------------------------------------------------- row-wise steps: the layers of nn, on a chunk ---- */
 
-typedef struct row_step {
-    hsc_session *s;
-    void (*run)(const struct row_step *step, int row);
-    const hsc__norm *norm;
-    const hsc__rope_table *rope;
-    const hsc_token *ids;
-    const float *in;
-    float *out;
-    int n_heads;
-    bool gated;
-} row_step;
-
-static void run_rows(void *context, size_t task, int worker)
-{
-    (void)worker;
-    const row_step *step = context;
-    int from = (int)task * ROW_BLOCK, to = from + ROW_BLOCK;
-    if (to > step->s->n_rows) to = step->s->n_rows;
-    for (int row = from; row < to; row++) step->run(step, row);
-}
-
-static void each_row(row_step step)
-{
-    hsc__parallel_for(step.s->exec.n_threads, (size_t)(step.s->n_rows + ROW_BLOCK - 1) / ROW_BLOCK, run_rows, &step);
-}
-
-static void embed_row(const row_step *step, int row)
-{
-    const hsc__desc *d = step->s->desc;
-    hsc__weight_row(step->s->exec.kernels, &d->embed, step->ids[row],
-                    step->out + (size_t)row * (size_t)d->config.d_model);
-}
-
-static void position_row(const row_step *step, int row)
-{
-    const hsc__desc *d = step->s->desc;
-    hsc__weight_row(step->s->exec.kernels, &d->pos_embed, step->s->positions[row],
-                    step->out + (size_t)row * (size_t)d->config.d_model);
-}
-
-static void norm_row(const hsc_session *s, const hsc__norm *norm, const float *in, float *out)
+static void norm_rows(const hsc_session *s, const hsc__norm *norm, const float *in, int n_rows, float *out)
 {
     const hsc__desc *d = s->desc;
-    if (d->norm_kind == HSC__NORM_LAYER)
-        s->exec.kernels->layer_norm(in, norm->gain, norm->bias, d->norm_eps, d->config.d_model, out);
-    else s->exec.kernels->rms_norm(in, norm->gain, d->norm_eps, d->config.d_model, out);
+    hsc__nn_norm layer = {d->norm_kind, norm->gain, norm->bias, d->norm_eps, d->config.d_model};
+    hsc__nn_norm_rows(&s->exec, &layer, in, n_rows, out);
 }
 
-static void norm_step(const row_step *step, int row)
+static void add_rows(const hsc_session *s, const float *branch)
 {
-    size_t at = (size_t)row * (size_t)step->s->desc->config.d_model;
-    norm_row(step->s, step->norm, step->in + at, step->out + at);
+    hsc__nn_add_rows(&s->exec, s->resid, branch, s->n_rows, s->desc->config.d_model, s->resid);
 }
+
+static void turn_heads(const hsc_session *s, const hsc__nn_turn *turn, int n_heads, float *x)
+{
+    hsc__nn_turn_rows(&s->exec, turn, s->positions, s->n_rows, n_heads, s->desc->config.d_head, x);
+}
+
+typedef struct {
+    int n_heads, d_head;
+    float *x; /* [n_rows][n_heads][d_head] */
+} head_rows;
 
 /* GGUF's llama keeps pair (2i, 2i+1) where the field has (i, i + half): puts the field's order back, head by head. */
-static void deinterleave_step(const row_step *step, int row)
+static void deinterleave_row(void *context, size_t row, int worker)
 {
-    int d = step->s->desc->config.d_head;
-    float *x = step->out + (size_t)row * (size_t)step->n_heads * (size_t)d, head[HSC__MAX_D_HEAD];
-    for (int h = 0; h < step->n_heads; h++, x += d) {
+    (void)worker;
+    const head_rows *rows = context;
+    int d = rows->d_head;
+    float *x = rows->x + row * (size_t)rows->n_heads * (size_t)d, head[HSC__MAX_D_HEAD];
+    for (int h = 0; h < rows->n_heads; h++, x += d) {
         memcpy(head, x, (size_t)d * sizeof *x);
         for (int i = 0; i < d / 2; i++) {
             x[i] = head[2 * i];
@@ -88,30 +56,10 @@ static void deinterleave_step(const row_step *step, int row)
     }
 }
 
-static void rope_step(const row_step *step, int row)
+static void deinterleave(const hsc_session *s, int n_heads, float *x)
 {
-    const hsc_session *s = step->s;
-    const hsc__rope *rope = step->rope->rope;
-    size_t at = (size_t)s->positions[row] * (size_t)rope->half, d = (size_t)s->desc->config.d_head;
-    for (int h = 0; h < step->n_heads; h++)
-        s->exec.kernels->rope(step->out + ((size_t)row * (size_t)step->n_heads + (size_t)h) * d,
-                              step->rope->cosine + at, step->rope->sine + at, rope->half, rope->interleaved);
-}
-
-static void act_step(const row_step *step, int row)
-{
-    const hsc_session *s = step->s;
-    int m = s->desc->config.d_mlp;
-    float *x = step->out + (size_t)row * (size_t)m;
-    if (step->gated) s->exec.kernels->gate(s->desc->act, x, step->in + (size_t)row * (size_t)m, m, x);
-    else s->exec.kernels->act(s->desc->act, x, m, x);
-}
-
-static void add_step(const row_step *step, int row)
-{
-    int d = step->s->desc->config.d_model;
-    size_t at = (size_t)row * (size_t)d;
-    step->s->exec.kernels->add(step->out + at, step->in + at, d, step->out + at);
+    head_rows rows = {n_heads, s->desc->config.d_head, x};
+    hsc__parallel_for(s->exec.n_threads, (size_t)s->n_rows, deinterleave_row, &rows);
 }
 
 /* ----------------------------------------------------------------------------------------- the block's steps ---- */
@@ -136,16 +84,16 @@ static hsc_status add_branch(hsc_session *s, const hsc__weight *w, const float *
     p.y = s->branch;
     hsc__linear_forward(&s->exec, &p, 1, s->n_rows);
     SHOW(site, layer, s->branch, d);
-    each_row((row_step){.s = s, .run = add_step, .in = s->branch, .out = s->resid});
+    add_rows(s, s->branch);
     return HSC_OK;
 }
 
-static const hsc__rope_table *rope_table(const hsc_session *s, const hsc__rope *rope)
+/* The session's table for a layer's rotary embedding; the session has made one for every layer's. */
+static hsc__nn_turn rope_turn(const hsc_session *s, const hsc__rope *rope)
 {
-    for (int i = 0; i < s->n_ropes; i++) {
-        if (s->ropes[i].rope->inv_freq == rope->inv_freq) return &s->ropes[i];
-    }
-    return NULL;
+    const hsc__rope_table *t = s->ropes;
+    while (t->rope->inv_freq != rope->inv_freq) t++;
+    return (hsc__nn_turn){t->cosine, t->sine, rope->half, rope->interleaved};
 }
 
 /* q, k and v of the chunk, rotated where the model rotates. */
@@ -156,16 +104,16 @@ static hsc_status project(hsc_session *s, const hsc__layer *l, int layer, hsc_er
     hsc__linear p[3] = {product(&l->w_q, s->x, s->q), product(&l->w_k, s->x, s->k), product(&l->w_v, s->x, s->v)};
     hsc__linear_forward(&s->exec, p, 3, s->n_rows);
     if (s->desc->interleaved_qk) {
-        each_row((row_step){.s = s, .run = deinterleave_step, .out = s->q, .n_heads = c->n_heads});
-        each_row((row_step){.s = s, .run = deinterleave_step, .out = s->k, .n_heads = c->n_kv_heads});
+        deinterleave(s, c->n_heads, s->q);
+        deinterleave(s, c->n_kv_heads, s->k);
     }
     SHOW(HSC_Q, layer, s->q, q_size);
     SHOW(HSC_K, layer, s->k, kv_size);
     SHOW(HSC_V, layer, s->v, kv_size);
     if (!l->rope.half) return HSC_OK;
-    const hsc__rope_table *t = rope_table(s, &l->rope);
-    each_row((row_step){.s = s, .run = rope_step, .rope = t, .out = s->q, .n_heads = c->n_heads});
-    each_row((row_step){.s = s, .run = rope_step, .rope = t, .out = s->k, .n_heads = c->n_kv_heads});
+    hsc__nn_turn turn = rope_turn(s, &l->rope);
+    turn_heads(s, &turn, c->n_heads, s->q);
+    turn_heads(s, &turn, c->n_kv_heads, s->k);
     SHOW(HSC_ROT_Q, layer, s->q, q_size);
     SHOW(HSC_ROT_K, layer, s->k, kv_size);
     return HSC_OK;
@@ -266,7 +214,7 @@ static hsc_status feed_forward(hsc_session *s, const hsc__layer *l, int layer, h
     hsc__linear_forward(&s->exec, p, gated ? 2 : 1, s->n_rows);
     SHOW(HSC_MLP_PRE, layer, s->pre, m);
     if (gated) SHOW(HSC_MLP_UP, layer, s->up, m);
-    each_row((row_step){.s = s, .run = act_step, .in = s->up, .out = s->pre, .gated = gated});
+    hsc__nn_act_rows(&s->exec, s->desc->act, s->pre, gated ? s->up : NULL, s->n_rows, m, s->pre);
     SHOW(HSC_MLP_POST, layer, s->pre, m);
     return add_branch(s, &l->w_out, s->pre, HSC_MLP_OUT, layer, err);
 }
@@ -276,13 +224,13 @@ static hsc_status run_layer(hsc_session *s, int layer, hsc_error *err)
     const hsc__layer *l = &s->desc->layers[layer];
     int d = s->desc->config.d_model;
     SHOW(HSC_RESID_PRE, layer, s->resid, d);
-    each_row((row_step){.s = s, .run = norm_step, .norm = &l->ln1, .in = s->resid, .out = s->x});
+    norm_rows(s, &l->ln1, s->resid, s->n_rows, s->x);
     SHOW(HSC_LN1, layer, s->x, d);
     HSC_TRY(project(s, l, layer, err));
     HSC_TRY(attend(s, l, layer, err));
     HSC_TRY(add_branch(s, &l->w_o, s->z, HSC_ATTN_OUT, layer, err));
     SHOW(HSC_RESID_MID, layer, s->resid, d);
-    each_row((row_step){.s = s, .run = norm_step, .norm = &l->ln2, .in = s->resid, .out = s->x});
+    norm_rows(s, &l->ln2, s->resid, s->n_rows, s->x);
     SHOW(HSC_LN2, layer, s->x, d);
     HSC_TRY(feed_forward(s, l, layer, err));
     SHOW(HSC_RESID_POST, layer, s->resid, d);
@@ -292,12 +240,12 @@ static hsc_status run_layer(hsc_session *s, int layer, hsc_error *err)
 static hsc_status embed(hsc_session *s, const hsc_token *ids, hsc_error *err)
 {
     int d = s->desc->config.d_model;
-    each_row((row_step){.s = s, .run = embed_row, .ids = ids, .out = s->resid});
+    hsc__nn_table_rows(&s->exec, &s->desc->embed, ids, s->n_rows, s->resid);
     SHOW(HSC_EMBED, 0, s->resid, d);
     if (s->desc->pos_kind != HSC__POS_LEARNED) return HSC_OK;
-    each_row((row_step){.s = s, .run = position_row, .out = s->branch});
+    hsc__nn_table_rows(&s->exec, &s->desc->pos_embed, s->positions, s->n_rows, s->branch);
     SHOW(HSC_POS_EMBED, 0, s->branch, d);
-    each_row((row_step){.s = s, .run = add_step, .in = s->branch, .out = s->resid});
+    add_rows(s, s->branch);
     return HSC_OK;
 }
 
@@ -314,7 +262,7 @@ static int gather_logit_rows(hsc_session *s, bool normed, int *first)
         size_t row = (size_t)(p->row + p->n_rows - 1);
         if (*first < 0) *first = p->seq;
         if (normed) memcpy(s->branch + (size_t)n * d, s->x + row * d, d * sizeof(float));
-        else norm_row(s, &s->desc->ln_final, s->resid + row * d, s->branch + (size_t)n * d);
+        else norm_rows(s, &s->desc->ln_final, s->resid + row * d, 1, s->branch + (size_t)n * d);
         n++;
     }
     return n;
@@ -327,7 +275,7 @@ static hsc_status unembed(hsc_session *s, hsc_error *err)
     int d = desc->config.d_model, v = desc->config.d_vocab, first = s->pieces[0].batch_row, n = s->n_rows;
     bool all = s->logits_rows == HSC_LOGITS_ALL, norm_all = all || hsc__watched(s, HSC_LN_FINAL, 0);
     if (norm_all) {
-        each_row((row_step){.s = s, .run = norm_step, .norm = &desc->ln_final, .in = s->resid, .out = s->x});
+        norm_rows(s, &desc->ln_final, s->resid, s->n_rows, s->x);
         SHOW(HSC_LN_FINAL, 0, s->x, d);
     }
     if (s->logits_rows == HSC_LOGITS_NONE) return HSC_OK;

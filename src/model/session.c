@@ -3,7 +3,6 @@
 
 #include "base/parallel.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { DEFAULT_CHUNK = 512 };
@@ -68,13 +67,7 @@ static hsc_status make_rope(hsc_session *s, const hsc__rope *rope, hsc_error *er
     size_t n = (size_t)s->max_tokens * (size_t)rope->half;
     *t = (hsc__rope_table){rope, hsc__malloc(n * sizeof(float)), hsc__malloc(n * sizeof(float))};
     if (!t->cosine || !t->sine) return hsc__fail_memory(err, n * sizeof(float), "the rotary table");
-    for (int p = 0; p < s->max_tokens; p++) {
-        for (int i = 0; i < rope->half; i++) {
-            float angle = (float)p * rope->inv_freq[i];
-            t->cosine[(size_t)p * (size_t)rope->half + (size_t)i] = cosf(angle);
-            t->sine[(size_t)p * (size_t)rope->half + (size_t)i] = sinf(angle);
-        }
-    }
+    hsc__nn_angles(rope->inv_freq, rope->half, NULL, s->max_tokens, t->cosine, t->sine);
     return HSC_OK;
 }
 

@@ -4,7 +4,6 @@
 #include "base/dtype.h"
 #include "base/text.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -271,10 +270,7 @@ hsc_status hsc__make_inv_freq(hsc__source *src, const float **out, double base, 
 {
     float *inv_freq = hsc__source_alloc(src, (size_t)(d_rot / 2) * sizeof *inv_freq);
     if (!inv_freq) return hsc__fail_memory(err, (size_t)d_rot * 2, "rotary frequencies");
-    for (int i = 0; i < d_rot / 2; i++) {
-        float exponent = (float)(2 * i) / (float)d_rot;
-        inv_freq[i] = 1.0f / (float)pow(base, (double)exponent);
-    }
+    hsc__nn_frequencies(base, d_rot, inv_freq);
     *out = inv_freq;
     return HSC_OK;
 }

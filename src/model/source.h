@@ -76,7 +76,7 @@ hsc_status hsc__config_act(const hsc__source *src, const char *field, const char
 /* Memory that lives as long as the model; NULL when out. */
 void *hsc__source_alloc(hsc__source *src, size_t n_bytes);
 
-/* inv_freq[i] = base^(-2i/d), rounded to float32 at each step as transformers computes it. */
+/* hsc__nn_frequencies in memory of the model's. */
 hsc_status hsc__make_inv_freq(hsc__source *src, const float **out, double base, int d_rot, hsc_error *err);
 
 #endif

@@ -1,5 +1,6 @@
-/* Positions as waves, what moves them, and the rotary embedding (docs/math/position.md). Angles are made in double: a
- * float's 24 bits would be gone after a few thousand positions. */
+/* Positions as waves, what moves them, and the rotary embedding (docs/math/position.md). The waves' angles are made in
+ * double, where a float's 24 bits would be gone after a few thousand positions; the rotary embedding's in float32,
+ * because models were trained with those. */
 #include "nn/call.h"
 #include "nn/rows.h"
 
@@ -68,34 +69,39 @@ static hsc_status check_rope(const hsc_nn_rope *rope, int n_outer, int n_pos, in
     return HSC_OK;
 }
 
-/* Cosines and sines of the angles of every position: [2][n_pos][half]; `sign` -1 turns back. */
-static hsc_status make_table(const hsc_nn_rope *rope, const int *positions, int n_pos, int sign, float **table,
-                             hsc_error *err)
+void hsc__nn_frequencies(double base, int n_rotated, float *inv_freq)
 {
-    int half = rotated(rope) / 2;
-    double base = rope->base > 0 ? rope->base : 10000;
-    HSC_TRY(hsc__nn_floats(table, 2 * (size_t)n_pos * (size_t)half, err));
-    float *cosine = *table, *sine = *table + (size_t)n_pos * (size_t)half;
-    for (int p = 0; p < n_pos; p++) {
-        double pos = sign * (double)(positions ? positions[p] : p);
-        for (int i = 0; i < half; i++) {
-            double angle = pos * hsc_nn_frequency(i, 2 * half, base);
-            *cosine++ = (float)cos(angle);
-            *sine++ = (float)sin(angle);
-        }
+    for (int i = 0; i < n_rotated / 2; i++) {
+        float exponent = (float)(2 * i) / (float)n_rotated;
+        inv_freq[i] = 1.0f / (float)pow(base, (double)exponent);
     }
-    return HSC_OK;
 }
 
-/* Turns x in place, one outer part after the other. */
+void hsc__nn_angles(const float *inv_freq, int half, const int *positions, int n_pos, float *cosine, float *sine)
+{
+    for (int p = 0; p < n_pos; p++) {
+        float position = (float)(positions ? positions[p] : p);
+        for (int i = 0; i < half; i++) {
+            float angle = position * inv_freq[i];
+            *cosine++ = cosf(angle);
+            *sine++ = sinf(angle);
+        }
+    }
+}
+
+/* Turns x in place, one outer part after the other; `sign` -1 turns back. */
 static hsc_status turn(const hsc_nn_rope *rope, const int *positions, int sign, int n_outer, int n_pos, int n_inner,
                        float *x, hsc_error *err)
 {
-    float *table;
-    HSC_TRY(make_table(rope, positions, n_pos, sign, &table, err));
     int half = rotated(rope) / 2;
-    hsc__nn_turn angles = {table, table + (size_t)n_pos * (size_t)half, half, rope->interleaved != 0};
-    size_t part = (size_t)n_pos * (size_t)n_inner * (size_t)rope->d_head;
+    size_t n = (size_t)n_pos * (size_t)half, part = (size_t)n_pos * (size_t)n_inner * (size_t)rope->d_head;
+    float *table;
+    HSC_TRY(hsc__nn_floats(&table, (size_t)half + 2 * n, err));
+    float *cosine = table + half, *sine = cosine + n;
+    hsc__nn_frequencies(rope->base > 0 ? rope->base : 10000, 2 * half, table);
+    hsc__nn_angles(table, half, positions, n_pos, cosine, sine);
+    for (size_t i = 0; i < n && sign < 0; i++) sine[i] = -sine[i];
+    hsc__nn_turn angles = {cosine, sine, half, rope->interleaved != 0};
     hsc__exec exec = hsc__nn_light_exec((double)part);
     for (int o = 0; o < n_outer; o++)
         hsc__nn_turn_rows(&exec, &angles, NULL, n_pos, n_inner, rope->d_head, x + (size_t)o * part);

@@ -27,6 +27,14 @@ void hsc__nn_add_rows(const hsc__exec *exec, const float *a, const float *b, int
 /* Each row of x: softmax, [n_rows][n]. */
 void hsc__nn_softmax_rows(const hsc__exec *exec, const float *x, int n_rows, int n, float *y);
 
+/* The rotary embedding's frequencies and angles, in position.c. Every step is rounded to float32, as transformers has
+ * it: checkpoints were trained with angles that are so far off (p * 2^-23 at position p). */
+
+/* inv_freq[i] = base^(-2i / n_rotated), for i < n_rotated / 2. */
+void hsc__nn_frequencies(double base, int n_rotated, float *inv_freq);
+/* Cosines and sines [n_pos][half] of positions[p] * inv_freq[i] (positions NULL: p itself). */
+void hsc__nn_angles(const float *inv_freq, int half, const int *positions, int n_pos, float *cosine, float *sine);
+
 /* Rows [n_heads][d_head] of x turned in place: row r by the angles whose cosines and sines are row positions[r] of the
  * tables [..][half] (positions NULL: r itself). */
 typedef struct hsc__nn_turn {

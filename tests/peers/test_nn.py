@@ -141,9 +141,11 @@ def test_activations():
 
 
 def rotate(x, positions, interleaved, n_rotated, base):
-    """x [outer][pos][inner][d] by the definition, in float64."""
+    """x [outer][pos][inner][d] by the definition, in float64 but for the angles, which are float32 at every step."""
     half = n_rotated // 2
-    angle = positions.to(f64)[:, None] / base ** (torch.arange(half, dtype=f64) * 2 / n_rotated)
+    exponent = np.arange(0, n_rotated, 2, dtype=f32) / f32(n_rotated)
+    frequency = f32(1) / (base ** exponent.astype(np.float64)).astype(f32)
+    angle = torch.from_numpy(positions.numpy().astype(f32)[:, None] * frequency).to(f64)
     c, s = angle.cos()[:, None], angle.sin()[:, None]
     turned, rest = x[..., :n_rotated], x[..., n_rotated:]
     if interleaved:

@@ -182,17 +182,13 @@ static void check_attention(const hsc_session *s, int layer)
     free(z);
 }
 
-/* The engine makes its angles in float32, as the checkpoints' framework does; here they are made in double. Up to
- * position N the two differ by N roundings of the angle. */
 static void check_rotation(const hsc_session *s, int layer)
 {
     size_t n = (size_t)(N * llama.n_heads * llama.d_head);
     float *y = floats(n);
     const float *right = site(s, HSC_ROT_Q, layer), *q = site(s, HSC_Q, layer);
     OK(hsc_nn_rope_forward(&(hsc_nn_rope){.d_head = llama.d_head}, q, NULL, 1, N, llama.n_heads, y, &err));
-    float largest = 0;
-    for (size_t i = 0; i < n; i++) largest = fmaxf(largest, fabsf(q[i]));
-    for (size_t i = 0; i < n; i++) assert_true(fabsf(y[i] - right[i]) <= 4e-6f * largest);
+    assert_bits(y, right, n, "rot_q", layer);
     free(y);
 }
 

@@ -193,7 +193,8 @@ static void rope(const ref_case *c, double *y)
                 for (int i = 0; i < half; i++) {
                     bool mixed = c->sizes_of_layer[0];
                     int left = at + (mixed ? 2 * i : i), right = at + (mixed ? 2 * i + 1 : i + half);
-                    double angle = positions[pos] / pow(100, 2.0 * i / (2 * half));
+                    float exponent = (float)(2 * i) / (float)(2 * half), frequency = 1 / (float)pow(100, exponent);
+                    double angle = (float)positions[pos] * frequency; /* in float32 at every step, as stated */
                     double a = c->wide[0][left], b = c->wide[0][right];
                     y[left] = a * cos(angle) - b * sin(angle);
                     y[right] = b * cos(angle) + a * sin(angle);

@@ -13,7 +13,7 @@ static void fill_common(hsc__desc *desc)
     c->d_head = c->d_model / c->n_heads;
     c->causal = 1;
     c->has_pos_embed = 1;
-    desc->norm_kind = HSC__NORM_LAYER;
+    desc->norm_kind = HSC__NN_LAYER_NORM;
     desc->pos_kind = HSC__POS_LEARNED;
 }
 

@@ -35,7 +35,7 @@ static void fill_common(hsc__desc *desc)
     c->causal = 1;
     c->is_rotary = 1;
     c->is_gated = 1;
-    desc->norm_kind = HSC__NORM_RMS;
+    desc->norm_kind = HSC__NN_RMS_NORM;
     desc->pos_kind = HSC__POS_ROTARY;
 }
 
