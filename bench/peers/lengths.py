@@ -1,6 +1,7 @@
 """Time and memory of one pass of SmolLM2 against the length of the text, with and without a view of attention."""
 
 import csv
+import dataclasses
 import os
 import statistics
 
@@ -18,7 +19,7 @@ def patterns_mb(n):
     return 30 * 9 * n * n * 4e-6
 
 
-def series(n):
+def sides(n):
     """(side, capture, megabytes that it needs)"""
     warm = n <= WARM_UP_TO
     for capture in ("none", "stats", "patterns"):
@@ -31,29 +32,53 @@ def series(n):
         yield Peer("transformers", "peer_torch.py", task=task, model="@smollm2", n=n), capture, needs
 
 
-def measure(context, quick, say):
-    for n in LENGTHS[:4] if quick else LENGTHS:
-        for side, capture, needs in series(n):
-            free = machine.memory_mb("MemAvailable")
-            if free and needs > 0.95 * free:
-                say(f"  {n:>6} {side.name:<13} {capture:<9} left out: needs {needs / 1e3:.1f} GB of memory")
-                continue
-            try:
-                side.start(context)
-                figures = [side.turn() for _ in range(3 if n <= REPEAT_UP_TO else 1)]
-            except Missing as missing:
-                say(f"  {n:>6} {side.name:<13} {capture:<9} left out: {missing}")
-                continue
-            finally:
-                side.stop()
-            seconds, peak = statistics.median(f.seconds for f in figures), max(f.peak_mb for f in figures)
-            say(f"  {n:>6} {side.name:<13} {capture:<9} {seconds:10.3f} s {peak:9.0f} MB")
-            yield dict(zip(FIELDS, (n, side.name, capture, figures[0].compute, f"{seconds:.4f}", f"{peak:.1f}")))
+@dataclasses.dataclass
+class Point:
+    """One measurement; its id is lengths-4096-stats, or lengths-4096-transformers-patterns."""
+    length: int
+    side: object
+    capture: str
+    needs_mb: float
+
+    @property
+    def id(self):
+        peer = "" if self.side.name == "headscope" else self.side.name + "-"
+        return f"lengths-{self.length}-{peer}{self.capture}"
+
+    def measure(self, context):
+        """A row of the table of points; Missing when it cannot be had."""
+        free = machine.memory_mb("MemAvailable")
+        if free and self.needs_mb > 0.95 * free:
+            raise Missing(f"needs {self.needs_mb / 1e3:.1f} GB of memory")
+        try:
+            self.side.start(context)
+            figures = [self.side.turn() for _ in range(3 if self.length <= REPEAT_UP_TO else 1)]
+        finally:
+            self.side.stop()
+        seconds, peak = statistics.median(f.seconds for f in figures), max(f.peak_mb for f in figures)
+        return dict(zip(FIELDS, (str(self.length), self.side.name, self.capture, figures[0].compute, f"{seconds:.4f}",
+                                 f"{peak:.1f}")))
 
 
-def write(path, points):
+def points(quick):
+    return [Point(n, *side) for n in (LENGTHS[:4] if quick else LENGTHS) for side in sides(n)]
+
+
+def key(row):
+    return int(row["length"]), row["engine"], row["capture"]
+
+
+def read(path):
+    """{key: row} of a table that was kept; none when there is no such file."""
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8", newline="") as f:
+        return {key(row): row for row in csv.DictReader(f)}
+
+
+def write(path, rows):
     with open(path + ".part", "w", encoding="utf-8", newline="") as f:
         writer = csv.DictWriter(f, FIELDS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(points)
+        writer.writerows(rows[at] for at in sorted(rows))
     os.replace(path + ".part", path)

@@ -24,7 +24,7 @@ import machine
 import report
 import rows as table
 import turns
-from models import Models
+from models import Missing, Models
 from sides import Context
 
 
@@ -70,13 +70,23 @@ def print_conditions(context):
     sys.stdout.flush()
 
 
-def run_lengths(context, options, store):
+def run_lengths(points, context, options, store):
+    """The curves: a point measured again replaces that point alone."""
     print("\nlengths: SmolLM2 f32, one pass, time and memory against length", flush=True)
-    points = list(lengths.measure(context, options.quick, lambda text: print(text, flush=True)))
     base = os.path.join(options.cache, "quick") if options.quick else store.base
     os.makedirs(os.path.dirname(base), exist_ok=True)
-    lengths.write(base + "-length.csv", points)
-    if importlib.util.find_spec("matplotlib"):
+    rows = {} if options.quick else lengths.read(base + "-length.csv")
+    for point in points:
+        where = f"  {point.length:>6} {point.side.name:<13} {point.capture:<9}"
+        try:
+            row = point.measure(context)
+        except Missing as missing:
+            print(f"{where} left out: {missing}", flush=True)
+            continue
+        rows[lengths.key(row)] = row
+        lengths.write(base + "-length.csv", rows)
+        print(f"{where} {float(row['seconds']):10.3f} s {float(row['peak_mb']):9.0f} MB", flush=True)
+    if importlib.util.find_spec("matplotlib") and rows:
         subprocess.run([sys.executable, os.path.join(HERE, "plot.py"), base + "-length.csv", base + "-length.png"],
                        check=True, env=context.environment)
     else:
@@ -87,11 +97,11 @@ def run_lengths(context, options, store):
 def main():
     options = arguments()
     chosen = [row for row in table.table(options.quick) if options.wanted.search(row.id)]
-    with_lengths = bool(options.wanted.search("lengths"))
-    if not chosen and not with_lengths:
+    points = [point for point in lengths.points(options.quick) if options.wanted.search(point.id)]
+    if not chosen and not points:
         sys.exit(f"./dev bench --peers: no row is called '{options.rows}'; --list names them")
     if options.list:
-        print("\n".join([row.id for row in chosen] + ["lengths"] * with_lengths))
+        print("\n".join(each.id for each in chosen + points))
         return 0
     context = Context(options.program, Models(options.cache, options.quick), options.threads, options.cache)
     store = report.Store(options.results)
@@ -103,8 +113,8 @@ def main():
         missed += [row.id for bar in result.get("bars", []) if bar["met"] is False]
         if not options.quick:
             store.add(result, context)
-    if with_lengths:
-        run_lengths(context, options, store)
+    if points:
+        run_lengths(points, context, options, store)
     if not options.quick:
         store.write([row.id for row in table.table(False)])
         print(f"\n{store.base}.md")
