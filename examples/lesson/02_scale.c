@@ -67,8 +67,8 @@ int main(int argc, char **argv)
                           .y_title = "standard deviation",
                           .log_x = true,
                           .log_y = true,
-                          .curves = {{"q.k", 3, x, raw, false},
-                                     {"q.k / sqrt(d_k)", 3, x, scaled, false},
-                                     {"sqrt(d_k)", 3, x, root, true}}};
+                          .curves = {{"sqrt(d_k)", 3, x, root, true},
+                                     {"q.k", 3, x, raw, false},
+                                     {"q.k / sqrt(d_k)", 3, x, scaled, false}}};
     return lesson_show_curves("Scores of 10,000 random pairs", &panel, 1);
 }

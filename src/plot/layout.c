@@ -41,18 +41,26 @@ static void plan_sizes(plan *p, const hsc__heatmap *map)
     p->label_size = fmin(fmax(p->cell * p->step * 0.8, 8), 12);
 }
 
+/* The middle of an axis title: that of the cells, or further on, where so long a title would begin before `least`. */
+static double middle(const hsc__picture *picture, const char *title, double size, double from, double length,
+                     double least)
+{
+    return fmax(from + length / 2, least + hsc__picture_measure(picture, title, size, false) / 2);
+}
+
 static void add_axis_titles(hsc__picture *picture, const plan *p, const hsc__heatmap *map, double *y)
 {
     hsc__text_style style = {.size = 12, .colour = HSC__GREY, .anchor = HSC__ANCHOR_MIDDLE};
     const char *x_title = map->x_title ? map->x_title : "attends to";
     const char *y_title = map->y_title ? map->y_title : "token";
+    x_title = hsc__picture_label(picture, x_title, strlen(x_title), LABEL_CELLS);
+    y_title = hsc__picture_label(picture, y_title, strlen(y_title), LABEL_CELLS);
     *y += 14;
-    hsc__picture_text(picture, p->x + p->width / 2, *y,
-                      hsc__picture_label(picture, x_title, strlen(x_title), LABEL_CELLS), style);
+    hsc__picture_text(picture, middle(picture, x_title, style.size, p->x, p->width, HSC__MARGIN), *y, x_title, style);
     *y += 14;
     style.upright = true;
-    hsc__picture_text(picture, HSC__MARGIN + 10, p->y + p->height / 2,
-                      hsc__picture_label(picture, y_title, strlen(y_title), LABEL_CELLS), style);
+    hsc__picture_text(picture, HSC__MARGIN + 10, middle(picture, y_title, style.size, p->y, p->height, p->y), y_title,
+                      style);
 }
 
 static bool has_masked(const hsc__heatmap *map)
@@ -89,7 +97,7 @@ hsc_status hsc__layout_heatmap(hsc__picture *picture, const hsc__heatmap *map, h
         hsc__axis_texts(picture, map->row_labels, map->n_rows, LABEL_CELLS, p.label_size, p.step, &p.row_width);
     p.col_text =
         hsc__axis_texts(picture, map->col_labels, map->n_cols, LABEL_CELLS, p.label_size, p.step, &p.col_width);
-    p.x = ceil(HSC__MARGIN + 16 + LABEL_GAP + p.row_width * 1.05 + LABEL_GAP);
+    p.x = ceil(HSC__MARGIN + 16 + LABEL_GAP + p.row_width + LABEL_GAP);
     p.width = map->n_cols * p.cell;
     p.height = map->n_rows * p.cell;
     hsc__cells *cells = hsc__picture_cells(picture, p.x, p.y, map, &scaling, p.cell, p.gap, 1);
@@ -99,7 +107,7 @@ hsc_status hsc__layout_heatmap(hsc__picture *picture, const hsc__heatmap *map, h
     cells->col_text = p.col_text;
     hsc__axis_rows(picture, p.x - LABEL_GAP, p.y, p.row_text, map->n_rows, p.step, p.cell, p.label_size);
     hsc__axis_cols(picture, p.x, p.y + p.height + LABEL_GAP, p.col_text, map->n_cols, p.step, p.cell, p.label_size);
-    double y = p.y + p.height + LABEL_GAP + p.col_width * 1.05 + LABEL_GAP;
+    double y = p.y + p.height + LABEL_GAP + p.col_width + LABEL_GAP;
     add_axis_titles(picture, &p, map, &y);
     add_notes(picture, &p, map, y);
     return hsc__picture_close(picture, err);

@@ -54,7 +54,7 @@ const char *const *hsc__axis_texts(hsc__picture *picture, const hsc__label *labe
                           : hsc__picture_label(picture, number, strlen(number), max_cells);
         if (i % step == 0) *widest = fmax(*widest, hsc__picture_measure(picture, texts[i], size, false));
     }
-    *widest *= 1.05; /* an SVG may be shown in a font that is a little wider */
+    *widest *= HSC__FONT_SLACK;
     return texts;
 }
 

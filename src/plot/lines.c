@@ -139,7 +139,7 @@ static double widest_tick(const hsc__picture *picture, const axis *a)
         tick_text(text, sizeof text, a->ticks[i]);
         widest = fmax(widest, hsc__picture_measure(picture, text, 10, false));
     }
-    return widest * 1.05;
+    return widest * HSC__FONT_SLACK;
 }
 
 static void add_frame(hsc__picture *picture, const field *f)

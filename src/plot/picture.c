@@ -54,7 +54,7 @@ void hsc__picture_set(const hsc__picture *picture, const char *text, double size
 {
     PangoLayout *layout = picture->pango;
     PangoFontDescription *font = pango_font_description_new();
-    pango_font_description_set_family_static(font, "Sans");
+    pango_font_description_set_family_static(font, HSC__FONTS);
     pango_font_description_set_absolute_size(font, size * PANGO_SCALE);
     if (bold) pango_font_description_set_weight(font, PANGO_WEIGHT_BOLD);
     pango_layout_set_font_description(layout, font);
@@ -104,7 +104,7 @@ void hsc__picture_text(hsc__picture *picture, double x, double y, const char *te
         picture->failed = true;
         return;
     }
-    double length = hsc__picture_measure(picture, text, style.size, style.bold);
+    double length = HSC__FONT_SLACK * hsc__picture_measure(picture, text, style.size, style.bold);
     double after = style.anchor == HSC__ANCHOR_START ? length : style.anchor == HSC__ANCHOR_MIDDLE ? length / 2 : 0;
     double before = length - after, descent = style.size * 0.3;
     hsc__item *item =

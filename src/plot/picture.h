@@ -104,6 +104,11 @@ void hsc__axis_rows(hsc__picture *picture, double x, double y, const char *const
 void hsc__axis_cols(hsc__picture *picture, double x, double y, const char *const *texts, int n, int step, double cell,
                     double size);
 
+/* The same families for measuring, drawing and SVG, whose viewer takes the first that it has. They are of one width or
+ * narrower; texts get a little more room than measured for those that are not. */
+#define HSC__FONTS "DejaVu Sans, Verdana, Noto Sans"
+#define HSC__FONT_SLACK 1.05
+
 enum { HSC__MARGIN = 24, HSC__LINE_WIDTH = 2, HSC__MARK_RADIUS = 3 };
 enum { HSC__INK = 0x1f2328, HSC__GREY = 0x57606a, HSC__WHITE = 0xffffff };
 

@@ -167,8 +167,8 @@ static void add_head(hsc__string *out, const hsc__picture *picture)
     add_number(out, "height", picture->height);
     hsc__string_printf(out,
                        " viewBox=\"0 0 %d %d\" xml:space=\"preserve\" role=\"img\"\n"
-                       "  font-family=\"'DejaVu Sans', Verdana, 'Noto Sans', sans-serif\">\n",
-                       (int)picture->width, (int)picture->height);
+                       "  font-family=\"%s, sans-serif\">\n",
+                       (int)picture->width, (int)picture->height, HSC__FONTS);
     if (*picture->title) {
         hsc__string_text(out, "<title>");
         add_escaped(out, picture->title);

@@ -5,6 +5,7 @@
 #include "scratch.h"
 
 #include <cairo.h>
+#include <pango/pangocairo.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -101,6 +102,54 @@ static void test_labels_and_title_read_back(void **state)
     hsc__string_free(&rows);
     hsc__string_free(&cols);
     hsc__string_free(&expected);
+    free_map(&map);
+}
+
+/* Units that a bold title takes in the font that the file asks for first, whatever the picture was measured in. */
+static double title_width(const char *svg, const char *title)
+{
+    char family[64];
+    const char *list = strstr(svg, "font-family=\"");
+    assert_non_null(list);
+    assert_int_equal(sscanf(list, "font-family=\"%63[^,]", family), 1);
+    PangoContext *context = pango_font_map_create_context(pango_cairo_font_map_get_default());
+    PangoLayout *layout = pango_layout_new(context);
+    PangoFontDescription *font = pango_font_description_from_string("Bold");
+    pango_font_description_set_family(font, family);
+    pango_font_description_set_absolute_size(font, 16 * PANGO_SCALE);
+    pango_layout_set_font_description(layout, font);
+    pango_layout_set_text(layout, title, -1);
+    int width;
+    pango_layout_get_size(layout, &width, NULL);
+    pango_font_description_free(font);
+    g_object_unref(layout);
+    g_object_unref(context);
+    return (double)width / PANGO_SCALE;
+}
+
+/* One cell under and beside titles that are longer than it. */
+static void test_small_map_holds_its_titles(void **state)
+{
+    (void)state;
+    hsc__heatmap map = make_map(1, 1);
+    map.title = "Some model with a long name, layer 14, head 8 (L13H8)";
+    map.x_title = "what is looked at in it";
+    map.y_title = "who looks at something";
+    draw(&map);
+    char *svg = scratch_read(scratch_path("map.svg"), NULL);
+    double width = 0, x, y;
+    assert_int_equal(sscanf(strstr(svg, " width=\""), " width=\"%lf", &width), 1);
+    assert_true(24 + title_width(svg, map.title) <= width - 24);
+    const char *below = strstr(svg, map.x_title), *beside = strstr(svg, map.y_title);
+    assert_non_null(below);
+    assert_non_null(beside);
+    while (strncmp(below, "<text", 5) != 0) below--;
+    while (strncmp(beside, "<text", 5) != 0) beside--;
+    assert_int_equal(sscanf(below, "<text x=\"%lf\" y=\"%lf", &x, &y), 2);
+    assert_true(x - 60 > 0); /* half of 23 letters of 12 units */
+    assert_int_equal(sscanf(beside, "<text x=\"%lf\" y=\"%lf", &x, &y), 2);
+    assert_true(y - 60 > 100); /* below the legend */
+    free(svg);
     free_map(&map);
 }
 
@@ -297,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_labels_and_title_read_back),
+        cmocka_unit_test(test_small_map_holds_its_titles),
         cmocka_unit_test(test_no_control_character),
         cmocka_unit_test(test_cells),
         cmocka_unit_test(test_image_of_many_cells),
