@@ -35,19 +35,25 @@ typedef enum {
  *   (Hendrycks and Gimpel 2016); SILU x / (1 + exp(-x)) (Elfwing et al. 2017); TANH. */
 typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, HSC__ACT_SILU, HSC__ACT_TANH } hsc__act;
 
-/* Rows of 8-bit activations: row r has q + r * q_stride, d + r * d_stride, sum + r * d_stride. */
-typedef struct hsc__x8 {
-    const uint8_t *q;
-    const float *d, *sum;
-    size_t q_stride, d_stride;
-} hsc__x8;
-
 enum { HSC__Q8_GROUP = 32 };
 
-/* Bytes of one group of a panel of pack_q8. */
+/* A group of 8-bit activations: x[k] = d q[k]. */
+typedef struct hsc__x8_group {
+    float d, sum;         /* sum: d * total */
+    int32_t total, first; /* sums of all q, and of the first half of them */
+} hsc__x8_group;
+
+/* Rows of 8-bit activations: row r begins at q + r * q_stride and group + r * group_stride. */
+typedef struct hsc__x8 {
+    const int8_t *q;
+    const hsc__x8_group *group;
+    size_t q_stride, group_stride;
+} hsc__x8;
+
+/* Bytes that a panel of pack_q8 takes at most for each group. */
 static inline size_t hsc__q8_group_bytes(int nr)
 {
-    return (size_t)nr * (HSC__Q8_GROUP + 3 * sizeof(float));
+    return (size_t)nr * (HSC__Q8_GROUP + 4 * sizeof(float));
 }
 
 /*
@@ -94,14 +100,13 @@ static inline size_t hsc__q8_group_bytes(int nr)
  *   0 too. round_bf16 rounds n values to nearest, ties to even. pack_bf16, pack_t_bf16 and gemm_bf16 are as pack,
  *   pack_t and gemm (the panel's rows nr apart); few_bf16 and few_t_bf16 as few and few_t, x rounded already.
  *
- * q8 (compute kind "q8"): 8-bit activations against quantised weights, in groups of HSC__Q8_GROUP values along k. A
- *   weight is scale * q + min with q an int8. quantise_x: per group d = max|x| / 127, q = round(x / d) + 128
- *   (unsigned), sum = d * sum(q - 128). pack_q8 writes, for each group, hsc__q8_group_bytes(nr) bytes:
- *     int8 q[group / 4][nr][4], int32 correction[nr] = -128 sum(q), float scale[nr], float min[nr]; columns past n_out
- *     are 0.
- *   gemm_q8: y[r][c] (mode as in gemm) = over the groups in rising k: d x scale x (sum of x q + correction) + sum x
- *   min, the integer sum exact. few_q8: the same from a mapped weight [n_out][n_in], with chunks of HSC__K_CHUNK as few
- *   has.
+ * q8 (compute kind "q8"): 8-bit activations against quantised weights (kernels/q8.h), in groups of HSC__Q8_GROUP values
+ *   along k. quantise_x: per group d = max|x| / 127, q = round(x / d), and the sums of hsc__x8_group. pack_q8 writes a
+ *   panel for gemm_q8 of the same level and type; how it lies is the level's own affair (hsc__q8_group_bytes(nr) a
+ * group at most, 64-byte aligned where the scratch is). gemm_q8: y[r][c] (mode as in gemm) = over the groups, or halves
+ * of groups where the type has them, in rising k: y = y + (d scale) (sum of q_x (q - offset)), the integer sum exact;
+ * then y = y + (d sum of q_x) minimum the second only where the type has minima (a level may fuse each product with its
+ * sum). few_q8: the same from a mapped weight [n_out][n_in], with chunks of HSC__K_CHUNK as few has.
  *
  * row_sum: sum of n values. row_entropy: -sum p ln p over n weights, 0 ln 0 = 0. Both start at a place fixed by the
  * row, so their order is the row's own.
@@ -137,11 +142,11 @@ static inline size_t hsc__q8_group_bytes(int nr)
     X(few_t_bf16, void,                                                                                                \
       (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const uint16_t *x, size_t x_stride,  \
        int n_rows, float *y, size_t y_stride))                                                                         \
-    X(quantise_x, void, (const float *x, int64_t n, uint8_t *q, float *d, float *sum))                                 \
+    X(quantise_x, void, (const float *x, int64_t n, int8_t *q, hsc__x8_group *group))                                  \
     X(pack_q8, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k, void *panel))  \
     X(gemm_q8, void,                                                                                                   \
-      (hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const hsc__x8 *x, int64_t k0, const void *panel,          \
-       float *y, size_t y_stride))                                                                                     \
+      (hsc_dtype dtype, hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const hsc__x8 *x, int64_t k0,            \
+       const void *panel, float *y, size_t y_stride))                                                                  \
     X(few_q8, void,                                                                                                    \
       (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const hsc__x8 *x, int n_rows,        \
        float *y, size_t y_stride))                                                                                     \
@@ -188,7 +193,7 @@ void hsc__kernels_add_avx512_vnni(hsc__kernels *table);
 /* Tables of every level that this CPU has, lowest (ref) first; returns how many and writes at most capacity. */
 int hsc__kernels_all(const hsc__kernels **out, int capacity);
 
-/* True for a dtype that pack_q8 and few_q8 read: quantised in blocks of HSC__Q8_GROUP. */
+/* True for a dtype that pack_q8 and few_q8 read: the quantised ones. */
 bool hsc__kernels_can_q8(hsc_dtype dtype);
 
 /* True for a dtype that dequantise, pack and few read. Block sizes are in base/dtype.h. */

@@ -124,12 +124,17 @@ static inline void hsc__iq4_codes(const unsigned char *codes, float scale, float
 }
 
 /* f16 scale of scales, two high bits of the eight scales (u16), their four low bits (4 bytes), 128 bytes of codes. */
-static inline void hsc__iq4_xs_group(const unsigned char *b, int g, float *y)
+static inline float hsc__iq4_xs_scale(const unsigned char *b, int g)
 {
     uint16_t high;
     memcpy(&high, b + 2, sizeof high);
     int s = (b[4 + g / 2] >> (g % 2 * 4) & 15) | (high >> (2 * g) & 3) << 4;
-    hsc__iq4_codes(b + 8 + g * 16, hsc__kquant_f16(b) * (float)(s - 32), y);
+    return hsc__kquant_f16(b) * (float)(s - 32);
+}
+
+static inline void hsc__iq4_xs_group(const unsigned char *b, int g, float *y)
+{
+    hsc__iq4_codes(b + 8 + g * 16, hsc__iq4_xs_scale(b, g), y);
 }
 
 /* Group g (0 of IQ4_NL, else 0 to 7) of the block at b as 32 floats. */

@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 
-/* Bytes a value takes in the widest form: bf16 needs 2; q8 needs 1 and, a group of 32, two floats. */
+/* Bytes a value takes in the widest form: bf16 needs 2; q8 needs 1 and, a group of 32, 16. */
 enum { CONVERTED_BYTES = 2 };
 
 hsc_status hsc__exec_init(hsc__exec *exec, int n_threads, size_t scratch_floats, hsc_compute compute, int max_rows,

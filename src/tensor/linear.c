@@ -97,10 +97,9 @@ static void panel_chunk(const plan *job, const hsc__linear *p, int o, int64_t k0
     case HSC_COMPUTE_Q8: {
         hsc__x8 x = job->x8;
         x.q += (size_t)row * x.q_stride;
-        x.d += (size_t)row * x.d_stride;
-        x.sum += (size_t)row * x.d_stride;
+        x.group += (size_t)row * x.group_stride;
         k->pack_q8(w->dtype, rows, w->row_bytes, n_out, k0, n_k, panel);
-        k->gemm_q8(mode, n_rows, n_out, n_k, &x, k0, panel, tile, nr);
+        k->gemm_q8(w->dtype, mode, n_rows, n_out, n_k, &x, k0, panel, tile, nr);
         return;
     }
     default:
@@ -182,14 +181,13 @@ static void convert_rows(void *context, size_t task, int worker)
     int end = (int)(task + 1) * CONVERT_ROWS < job->n_rows ? (int)(task + 1) * CONVERT_ROWS : job->n_rows;
     for (int r = (int)task * CONVERT_ROWS; r < end; r++) {
         const float *x = p->x + (size_t)r * p->x_stride;
-        size_t groups = (size_t)r * job->x8.d_stride;
         if (job->x16) {
             k->round_bf16(x, n_in, job->x16 + (size_t)r * job->x16_stride);
             if (n_in % 2) job->x16[(size_t)r * job->x16_stride + (size_t)n_in] = 0;
         }
         if (job->x8.q)
-            k->quantise_x(x, n_in, (uint8_t *)(uintptr_t)job->x8.q + (size_t)r * job->x8.q_stride,
-                          (float *)(uintptr_t)job->x8.d + groups, (float *)(uintptr_t)job->x8.sum + groups);
+            k->quantise_x(x, n_in, (int8_t *)(uintptr_t)job->x8.q + (size_t)r * job->x8.q_stride,
+                          (hsc__x8_group *)(uintptr_t)job->x8.group + (size_t)r * job->x8.group_stride);
     }
 }
 
@@ -203,9 +201,9 @@ static void convert_x(plan *job)
         job->x16 = job->exec->converted;
         job->x16_stride = n_in + n_in % 2;
     } else if (q8) {
-        float *d = job->exec->converted;
+        const hsc__x8_group *group = job->exec->converted;
         size_t groups = n_in / HSC__Q8_GROUP;
-        job->x8 = (hsc__x8){(const uint8_t *)(d + 2 * n_rows * groups), d, d + n_rows * groups, n_in, groups};
+        job->x8 = (hsc__x8){(const int8_t *)(group + n_rows * groups), group, n_in, groups};
     } else {
         return;
     }
