@@ -45,6 +45,7 @@ headscope_folder(formats LINK hsc_base PkgConfig::JANSSON)
 headscope_folder(tokenizer LINK hsc_formats PkgConfig::PCRE2)
 headscope_folder(model LINK hsc_tokenizer hsc_nn)
 headscope_folder(inspect LINK hsc_model)
+headscope_folder(tasks LINK hsc_model)
 headscope_folder(plot LINK hsc_base PkgConfig::CAIRO)
 headscope_folder(hub LINK hsc_formats PkgConfig::CURL PkgConfig::CRYPTO)
 
@@ -55,7 +56,7 @@ file(GLOB avx512 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/avx512/*.c)
 set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS
     "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-mprefer-vector-width=512")
 
-headscope_objects(core_objects base kernels tensor nn formats tokenizer model inspect)
+headscope_objects(core_objects base kernels tensor nn formats tokenizer model inspect tasks)
 set(core_links PkgConfig::UTF8PROC PkgConfig::JANSSON PkgConfig::PCRE2 Threads::Threads m)
 
 add_library(headscope_static STATIC ${core_objects})

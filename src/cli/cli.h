@@ -20,6 +20,7 @@ int hsc__cli_bench(int argc, char **argv);
 int hsc__cli_convert(int argc, char **argv);
 int hsc__cli_info(int argc, char **argv);
 int hsc__cli_lesson(int argc, char **argv);
+int hsc__cli_generate(int argc, char **argv);
 int hsc__cli_look(int argc, char **argv);
 int hsc__cli_pull(int argc, char **argv);
 int hsc__cli_run(int argc, char **argv);
@@ -42,6 +43,22 @@ typedef struct hsc__head {
     int layer, head;
 } hsc__head;
 
+/* "L13H8,L4H3", both from 0. */
+enum { HSC__MAX_HEADS = 32 };
+typedef struct hsc__heads {
+    int n; /* 0: not given */
+    struct {
+        int layer, head;
+    } list[HSC__MAX_HEADS];
+} hsc__heads;
+
+/* Every use of the option adds one. Borrowed from argv. */
+enum { HSC__MAX_TEXTS = 32 };
+typedef struct hsc__texts {
+    const char *list[HSC__MAX_TEXTS];
+    int n;
+} hsc__texts;
+
 /* "1,2,3". The ids are of hsc__malloc; the subcommand frees them. */
 typedef struct hsc__ids {
     hsc_token *ids; /* NULL: not given */
@@ -60,10 +77,13 @@ typedef struct hsc__pass_options {
 typedef enum {
     HSC__OPT_FLAG,    /* bool */
     HSC__OPT_TEXT,    /* const char *, borrowed from argv */
+    HSC__OPT_TEXTS,   /* hsc__texts */
     HSC__OPT_INT,     /* int, low to high */
+    HSC__OPT_REAL,    /* double, low to high */
     HSC__OPT_IDS,     /* hsc__ids */
     HSC__OPT_LAYERS,  /* hsc__layers */
     HSC__OPT_HEAD,    /* hsc__head */
+    HSC__OPT_HEADS,   /* hsc__heads */
     HSC__OPT_CHOICE,  /* int: which of the words in `value`, "fixed|max|row", was given; from 0 */
     HSC__OPT_HEADING, /* none: `name` is a heading of the help */
 } hsc__option_kind;
@@ -74,7 +94,7 @@ typedef struct hsc__option {
     hsc__option_kind kind;
     const char *value; /* what the help calls the value, "FILE"; NULL for a flag */
     size_t offset;     /* of the field in the subcommand's struct of values */
-    int low, high;     /* HSC__OPT_INT */
+    int low, high;     /* HSC__OPT_INT and HSC__OPT_REAL */
     const char *help;  /* one or two sentences; wrapped when shown */
 } hsc__option;
 
@@ -155,6 +175,14 @@ const char *hsc__cli_nearest(const char *word, const void *names, size_t stride,
         "sinks", 0, HSC__OPT_INT, "N", offsetof(type, field), 1, INT32_MAX,                                            \
             "With --window: the first N tokens stay visible."                                                          \
     }
+/* --compute where speed counts more than figures: the field holds HSC__COMPUTE_UNSET before. */
+enum { HSC__COMPUTE_UNSET = -1 };
+#define HSC__OPTION_COMPUTE_AUTO(type, field)                                                                          \
+    {                                                                                                                  \
+        "compute", 0, HSC__OPT_CHOICE, "f32|bf16|q8|auto", offsetof(type, field), 0, 0,                                \
+            "Arithmetic of the products with weights: f32 is exact, bf16 and q8 (8-bit activations on quantised "      \
+            "weights) are faster and deviate; auto (default) takes what suits the file. Results name the kind."        \
+    }
 /* The five rows of a field of type hsc__pass_options. */
 #define HSC__OPTIONS_PASS(type, field)                                                                                 \
     HSC__OPTION_COMPUTE(type, field.compute), HSC__OPTION_DTYPE(type, field.dtype),                                    \
@@ -201,6 +229,9 @@ void hsc__cli_progress_end(void);
 /* While held, Ctrl-C waits (a second one does not): around the writing of files, so that nothing half-written stays.
  * Letting go ends the program with 130 when Ctrl-C came meanwhile. Not nested. */
 void hsc__cli_hold_interrupt(bool held);
+/* Whether Ctrl-C came while held. Forget it, and letting go does not end the program. */
+bool hsc__cli_interrupted(void);
+void hsc__cli_forget_interrupt(void);
 
 /* Writes n bytes to standard output. Returns HSC__EXIT_OK; hsc__cli_finish sees to failures. */
 int hsc__cli_write(const char *bytes, size_t n);

@@ -144,27 +144,6 @@ static int check(const hsc__look_options *o, int n_texts)
 
 /* ------------------------------------------------------------------------------------------------------- input ---- */
 
-/* One line end at the end of a file is how files end, not part of a sentence. */
-static void drop_line_end(hsc__string *text)
-{
-    if (!text->n || text->data[text->n - 1] != '\n') return;
-    text->n--;
-    if (text->n && text->data[text->n - 1] == '\r') text->n--;
-}
-
-static hsc_status read_text(const hsc__look *look, const char *argument, hsc__string *text, hsc_error *err)
-{
-    const char *file = look->options->file;
-    if (!file && argument && strcmp(argument, "-") == 0) file = "-";
-    if (!file) {
-        hsc__string_text(text, argument);
-        return HSC_OK;
-    }
-    HSC_TRY(hsc__cli_read(file, text, err));
-    drop_line_end(text);
-    return HSC_OK;
-}
-
 static hsc_status encode(const hsc__look *look, hsc__look_pass *pass, const char *text, size_t n, hsc_error *err)
 {
     const hsc_tokenizer *tokenizer;
@@ -192,7 +171,7 @@ static hsc_status read_first(hsc__look *look, const char *argument, hsc_error *e
         HSC_TRY(hsc__tokens_from_ids(&look->first.tokens, tokenizer, &look->options->ids, err));
         return finish_tokens(&look->first, err);
     }
-    hsc_status status = read_text(look, argument, &text, err);
+    hsc_status status = hsc__cli_read_text(argument, look->options->file, &text, err);
     if (status == HSC_OK) status = encode(look, &look->first, text.data, text.n, err);
     hsc__string_free(&text);
     HSC_TRY(status);

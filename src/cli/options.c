@@ -114,12 +114,31 @@ hsc_status hsc__layers_check(const hsc__layers *layers, int n_layers, hsc_error 
     return HSC_OK;
 }
 
+/* "L4H3"; *end is what follows. */
+static bool read_head(const char *text, int *layer, int *head, const char **end)
+{
+    if ((*text != 'L' && *text != 'l') || !read_number(text + 1, layer, &text)) return false;
+    if ((*text != 'H' && *text != 'h') || !read_number(text + 1, head, &text)) return false;
+    *end = text;
+    return true;
+}
+
 static bool parse_head(const char *text, hsc__head *out)
 {
-    if ((*text != 'L' && *text != 'l') || !read_number(text + 1, &out->layer, &text)) return false;
-    if ((*text != 'H' && *text != 'h') || !read_number(text + 1, &out->head, &text)) return false;
-    out->given = true;
-    return *text == '\0';
+    out->given = read_head(text, &out->layer, &out->head, &text);
+    return out->given && *text == '\0';
+}
+
+static bool parse_heads(const char *text, hsc__heads *out)
+{
+    out->n = 0;
+    for (;; text++) {
+        if (out->n == HSC__MAX_HEADS) return false;
+        if (!read_head(text, &out->list[out->n].layer, &out->list[out->n].head, &text)) return false;
+        out->n++;
+        if (*text == '\0') return true;
+        if (*text != ',') return false;
+    }
 }
 
 /* One option's value on its way into the struct. */
@@ -182,6 +201,35 @@ static int set_head(const target *t)
                            t->option->name, t->value);
 }
 
+static int set_heads(const target *t)
+{
+    if (parse_heads(t->value, t->field)) return HSC__CLI_GO_ON;
+    return hsc__cli_misuse(t->command,
+                           "--%s wants names such as L13H8,L4H3 (layer and head from 0; at most %d), not '%s'",
+                           t->option->name, (int)HSC__MAX_HEADS, t->value);
+}
+
+static int set_texts(const target *t)
+{
+    hsc__texts *texts = t->field;
+    if (texts->n == HSC__MAX_TEXTS)
+        return hsc__cli_misuse(t->command, "--%s may be given %d times", t->option->name, (int)HSC__MAX_TEXTS);
+    if (!*t->value) return hsc__cli_misuse(t->command, "--%s wants a text that is not empty", t->option->name);
+    texts->list[texts->n++] = t->value;
+    return HSC__CLI_GO_ON;
+}
+
+static int set_real(const target *t)
+{
+    const hsc__option *o = t->option;
+    double value;
+    if (!hsc__parse_double(t->value, &value) || !(value >= o->low && value <= o->high))
+        return hsc__cli_misuse(t->command, "--%s wants a number from %d to %d, not '%s'", o->name, o->low, o->high,
+                               t->value);
+    *(double *)t->field = value;
+    return HSC__CLI_GO_ON;
+}
+
 static int set_choice(const target *t)
 {
     const char *word = t->option->value;
@@ -202,10 +250,13 @@ static int set_value(const target *t)
     switch (t->option->kind) {
     case HSC__OPT_FLAG: *(bool *)t->field = true; return HSC__CLI_GO_ON;
     case HSC__OPT_TEXT: *(const char **)t->field = t->value; return HSC__CLI_GO_ON;
+    case HSC__OPT_TEXTS: return set_texts(t);
     case HSC__OPT_INT: return set_int(t);
+    case HSC__OPT_REAL: return set_real(t);
     case HSC__OPT_IDS: return set_ids(t);
     case HSC__OPT_LAYERS: return set_layers(t);
     case HSC__OPT_HEAD: return set_head(t);
+    case HSC__OPT_HEADS: return set_heads(t);
     case HSC__OPT_CHOICE: return set_choice(t);
     case HSC__OPT_HEADING: break;
     }

@@ -31,6 +31,16 @@ void hsc__cli_hold_interrupt(bool held)
     if (!held && interrupted) _exit(HSC__EXIT_INTERRUPTED);
 }
 
+bool hsc__cli_interrupted(void)
+{
+    return interrupted;
+}
+
+void hsc__cli_forget_interrupt(void)
+{
+    interrupted = 0;
+}
+
 /* A closed standard stream would let the next opened file take its number, and output would land in that file. The
  * stand-in is opened the wrong way round, so that using it is still an error. */
 static void fill_closed_streams(void)

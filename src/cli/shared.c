@@ -193,6 +193,20 @@ hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err)
     return HSC_OK;
 }
 
+hsc_status hsc__cli_read_text(const char *argument, const char *file, hsc__string *out, hsc_error *err)
+{
+    if (!file && argument && strcmp(argument, "-") == 0) file = "-";
+    if (!file) {
+        hsc__string_text(out, argument);
+        return HSC_OK;
+    }
+    HSC_TRY(hsc__cli_read(file, out, err));
+    if (!out->n || out->data[out->n - 1] != '\n') return HSC_OK;
+    out->n--;
+    if (out->n && out->data[out->n - 1] == '\r') out->n--;
+    return HSC_OK;
+}
+
 unsigned hsc__encode_flags(bool no_special, bool parse_special)
 {
     return (no_special ? 0U : HSC_ENCODE_ADD_SPECIAL) | (parse_special ? HSC_ENCODE_PARSE_SPECIAL : 0U);

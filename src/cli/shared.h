@@ -52,6 +52,10 @@ void hsc__json_set_pass(json_t *object, const hsc__pass_options *options, const 
 /* Appends all bytes of a file, "-" being standard input; NUL bytes are kept. */
 hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err);
 
+/* The text of an argument, of standard input when the argument is "-", or of `file` when it is not NULL. One line end
+ * at the end of a file is how files end and is left out. */
+hsc_status hsc__cli_read_text(const char *argument, const char *file, hsc__string *out, hsc_error *err);
+
 /* The flags of hsc_encode that --no-special and --parse-special mean: special tokens are added and not parsed unless
  * one asks. */
 unsigned hsc__encode_flags(bool no_special, bool parse_special);

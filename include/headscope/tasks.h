@@ -1,0 +1,179 @@
+/*
+ * headscope/tasks.h: what one does with a model: write on, score, converse, embed.
+ *
+ * Writing twenty tokens, greedily, and printing them as they come:
+ *
+ *     hsc_generate_options o = {.max_tokens = 20};
+ *     hsc_generator *g = NULL;
+ *     hsc_generator_new(&g, session, ids, n_ids, &o, &err);
+ *     while (hsc_generator_next(g, &err) == HSC_OK && hsc_generator_sample(g, 0)->n_new) {
+ *         const hsc_sample *s = hsc_generator_sample(g, 0);
+ *         fwrite(s->fresh, 1, s->n_fresh, stdout);
+ *     }
+ *     hsc_generator_free(g);
+ *
+ * The rules of headscope.h hold here too.
+ */
+#ifndef HEADSCOPE_TASKS_H
+#define HEADSCOPE_TASKS_H
+
+#include "headscope.h"
+#include "headscope/random.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ------------------------------------------------------------------------------------ choosing the next token ---- */
+
+/*
+ * How the next token is chosen from its logits. The steps run in this order, that of transformers' generate(), each on
+ * what the one before left; zeros leave a step out.
+ *   repetition   > 0  divides positive logits of tokens that are in the text (prompt included) and multiplies negative
+ *                     ones (Keskar et al. 2019)
+ *   presence          subtracted once from every token that was generated
+ *   frequency         subtracted as often as the token was generated
+ *   temperature  > 0  divides all logits; 0: the largest logit is taken, and the steps below do nothing
+ *   top_k        > 0  the k largest stay, with those that equal the k-th (Fan et al. 2018)
+ *   top_p        > 0  the fewest tokens whose probabilities reach top_p stay, at least one (Holtzman et al. 2020); 1:
+ * all min_p             tokens with at least min_p of the largest probability stay (Nguyen et al. 2024) typical_p    >
+ * 0  tokens nearest to the expected information stay until they reach typical_p (Meister et al. 2023); 1: all
+ */
+typedef struct hsc_sampling {
+    float repetition, presence, frequency;
+    float temperature;
+    int top_k;
+    float top_p, min_p, typical_p;
+} hsc_sampling;
+
+/* HSC_EINVAL: a number is negative, not finite or past its limit; the message names it. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_sampling_check(const hsc_sampling *sampling, hsc_error *err);
+
+/* Applies the steps to logits [n_vocab] in place; what is ruled out becomes -inf. ids [n_ids] is the text so far, of
+ * which the first n_prompt were given and not generated. HSC_EINVAL: as hsc_sampling_check, or a logit is NaN.
+ * HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_filter_logits(const hsc_sampling *sampling, const hsc_token *ids, size_t n_ids,
+                                                    size_t n_prompt, float *logits, int n_vocab, hsc_error *err);
+
+/* Draws from softmax(logits): 53 random bits give u in [0, 1), and the token is the first, in the order of ids, at
+ * which the sum of the probabilities (in double) exceeds u. With random NULL: the largest logit, the lowest id of
+ * equals. HSC_EINVAL: a logit is NaN or +inf, or all are -inf. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_sample_token(const float *logits, int n_vocab, hsc_random *random, hsc_token *out,
+                                                   hsc_error *err);
+
+/* log(softmax(logits)[token]), in nats; sums in double. */
+HSC_API double hsc_log_prob(const float *logits, int n_vocab, hsc_token token);
+
+/* The tokens that end a text of this model, from generation_config.json or config.json, or from GGUF's metadata.
+ * Returns how many there are and writes at most `capacity`. Negative: an hsc_status, when a field is damaged. */
+HSC_API int hsc_model_end_tokens(const hsc_model *model, hsc_token *out, int capacity, hsc_error *err);
+
+/* --------------------------------------------------------------------------------------------------- writing ---- */
+
+/* Why a sample has ended. One list makes the enum and the names. */
+#define HSC_FINISH_LIST(X)                                                                                             \
+    X(HSC_FINISH_NONE, "running")                                                                                      \
+    X(HSC_FINISH_END, "end")         /* the model wrote a token that ends a text */                                    \
+    X(HSC_FINISH_STOP, "stop")       /* a stop string appeared */                                                      \
+    X(HSC_FINISH_LENGTH, "length")   /* max_tokens were written */                                                     \
+    X(HSC_FINISH_CONTEXT, "context") /* the session or the model's context is full */                                  \
+    X(HSC_FINISH_CALLER, "interrupted")
+
+typedef enum {
+#define HSC_FINISH_ENUM(id, name) id,
+    HSC_FINISH_LIST(HSC_FINISH_ENUM)
+#undef HSC_FINISH_ENUM
+        HSC_N_FINISHES
+} hsc_finish;
+
+/* "length", and so on; NULL out of range. Static storage. */
+HSC_API const char *hsc_finish_name(hsc_finish finish);
+
+typedef struct hsc_generate_options {
+    hsc_sampling sampling;
+    uint64_t seed;  /* sample i draws from a generator seeded with seed + i, so it is what that seed gives alone */
+    int max_tokens; /* of each sample; 0: until the context is full */
+    int n_samples;  /* of one prompt; 0: 1. They share the prompt's cache; the session needs as many sequences. */
+    const hsc_token *end_tokens; /* [n_end_tokens], not part of the text */
+    int n_end_tokens;
+    const char *const *stops; /* [n_stops] strings that end the text and are not part of it; none is empty */
+    int n_stops;
+    int show_special; /* non-zero: special tokens that do not end the text are spelled out in it */
+    /* Non-zero: when the context is full, the first `keep` tokens and the newest half of the rest stay and are read
+     * anew, with positions from 0; so a text can go on for ever. */
+    int slide, keep;
+    int n_cached; /* so many of the prompt's first tokens are in the session's sequence 0 already */
+    /* [n_records] are recorded in the passes that make a token, and not while the rest of the prompt is read: after
+     * hsc_generator_next they hold the rows from which the newest tokens came. */
+    const hsc_record *records;
+    int n_records;
+} hsc_generate_options;
+
+/* One text in the making. Borrowed, valid until the next call with the generator. */
+typedef struct hsc_sample {
+    const hsc_token *ids; /* [n], the prompt's not among them; a token that ended the text is the last */
+    int n;
+    const char *text; /* [n_text] bytes, whole characters; it may lag behind ids while a character or a stop string may
+                       * yet become whole */
+    size_t n_text;
+    const char *fresh; /* [n_fresh], what the last step added to text */
+    size_t n_fresh;
+    int n_new; /* tokens that the last step added: 1, or 0 once it has finished */
+    hsc_finish finish;
+    double log_prob; /* sum of the log-probabilities of ids before any filter, in nats */
+    int seq;         /* the session's sequence in the pass that made the newest token */
+} hsc_sample;
+
+typedef struct hsc_generator hsc_generator;
+
+/* Nothing is run yet. The session and its model must outlive the generator and are its own until it is freed; prompt
+ * and options are copied. A model without a tokenizer generates ids and no text. HSC_EINVAL: an option is out of range,
+ * the prompt is empty or longer than the context, the session has too few sequences, the model is not causal. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_generator_new(hsc_generator **out, hsc_session *session, const hsc_token *prompt,
+                                                    int n_prompt, const hsc_generate_options *options, hsc_error *err);
+HSC_API void hsc_generator_free(hsc_generator *generator);
+
+/* One more token for every sample that still runs; the first call reads the prompt. Does nothing when none runs.
+ * As for hsc_forward besides; HSC_EINVAL when the logits are not numbers. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_generator_next(hsc_generator *generator, hsc_error *err);
+/* How many samples still run. */
+HSC_API int hsc_generator_running(const hsc_generator *generator);
+/* NULL: no such sample. */
+HSC_API const hsc_sample *hsc_generator_sample(const hsc_generator *generator, int index);
+/* Ends all samples with HSC_FINISH_CALLER; what was held back of their texts is let go. */
+HSC_API void hsc_generator_stop(hsc_generator *generator);
+/* Where in the whole text (prompt and sample) the session's position `key` stands, which differs once the window slid.
+ */
+HSC_API int hsc_generator_position(const hsc_generator *generator, int key);
+
+typedef struct hsc_beam_options {
+    hsc_sampling sampling; /* repetition, presence and frequency count; the others must be 0 */
+    int n_beams;           /* 2 to 64; the session needs twice as many sequences */
+    int max_tokens;        /* 0: until the context is full */
+    float length_penalty;  /* a beam's score is its log-probability / length^length_penalty */
+    int early_stop;        /* non-zero: end as soon as n_beams texts are finished */
+    const hsc_token *end_tokens;
+    int n_end_tokens; /* at most 16 */
+    /* Called after each step; non-zero ends the search with what it has. May be NULL. */
+    int (*tell)(void *user, int n_steps);
+    void *user;
+} hsc_beam_options;
+
+typedef struct hsc_beam {
+    hsc_token *ids; /* [n] */
+    int n;
+    float score;
+    hsc_finish finish;
+} hsc_beam;
+
+/* Beam search as transformers' generate(num_beams=n) does it. out[n_beams], best first; *n_out may be less than n_beams
+ * when it was ended early. Free with hsc_beams_free. HSC_EINVAL, HSC_ENOMEM; as for hsc_forward besides. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_beam_search(hsc_session *session, const hsc_token *prompt, int n_prompt,
+                                                  const hsc_beam_options *options, hsc_beam *out, int *n_out,
+                                                  hsc_error *err);
+HSC_API void hsc_beams_free(hsc_beam *beams, int n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

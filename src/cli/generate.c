@@ -1,0 +1,419 @@
+/*
+ * headscope generate: writes on from a prompt. One sample streams as it is written; several are printed when each has
+ * ended; beams at the end. --watch shows after each token where chosen heads looked when they wrote it.
+ */
+#include "cli/generate.h"
+
+#include <string.h>
+#include <time.h>
+
+static const hsc__option options[] = {
+    HSC__OPTION_MODEL(hsc__generate_options, model),
+    HSC__OPTION_HEADING("How the next token is chosen"),
+    {"temperature", 'T', HSC__OPT_REAL, "T", offsetof(hsc__generate_options, sampling.temperature), 0, 100,
+     "Divide the logits by T and draw; 0 takes the likeliest token. Default: 0, or 1 when a filter is given."},
+    HSC__OPTIONS_SAMPLING(hsc__generate_options, sampling),
+    HSC__OPTION_HEADING("How much, and when it ends"),
+    {"max-tokens", 'n', HSC__OPT_INT, "N", offsetof(hsc__generate_options, max_tokens), 0, INT32_MAX,
+     "Write at most N tokens; 0: until the model ends the text or the context is full. Default: 128."},
+    {"stop", 0, HSC__OPT_TEXTS, "TEXT", offsetof(hsc__generate_options, stops), 0, 0,
+     "End before this text; may be given several times."},
+    {"ignore-end", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, ignore_end), 0, 0,
+     "Write on past the tokens with which the model ends a text."},
+    {"slide", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, slide), 0, 0,
+     "When the context is full, go on with the first token and the newest half of the text, read anew."},
+    {"samples", 's', HSC__OPT_INT, "N", offsetof(hsc__generate_options, n_samples), 1, 256,
+     "N texts from one prompt; sample i (from 0) is what --seed SEED+i writes alone. With --beams: the N best."},
+    {"beams", 'b', HSC__OPT_INT, "N", offsetof(hsc__generate_options, n_beams), 2, 64,
+     "Beam search: follow the N likeliest texts instead of one."},
+    {"length-penalty", 0, HSC__OPT_REAL, "X", offsetof(hsc__generate_options, length_penalty), -10, 10,
+     "With --beams: a text's score is its log-probability divided by length to the power X. Default: 1."},
+    {"early-stop", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, early_stop), 0, 0,
+     "With --beams: end when as many texts as beams have ended."},
+    HSC__OPTION_HEADING("Where heads look as it writes"),
+    {"watch", 'w', HSC__OPT_HEADS, "HEADS", offsetof(hsc__generate_options, watch), 0, 0,
+     "L13H8, or a comma list: after each token, the tokens that these heads looked at when it was written. Arithmetic "
+     "is then f32 unless --compute says otherwise."},
+    {"top", 0, HSC__OPT_INT, "K", offsetof(hsc__generate_options, top), 1, HSC__GENERATE_MAX_TOP,
+     "With --watch: the K heaviest. Default: 3."},
+    {"include-first", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, include_first), 0, 0,
+     "With --watch: let the first token be among them. It draws weight that means nothing (a sink)."},
+    HSC__OPTION_HEADING("Input and output"),
+    {"file", 'f', HSC__OPT_TEXT, "FILE", offsetof(hsc__generate_options, file), 0, 0,
+     "Read the prompt from a file; as from standard input, one line end at its end is not part of it."},
+    {"ids", 0, HSC__OPT_IDS, "IDS", offsetof(hsc__generate_options, ids), 0, 0,
+     "Token ids such as 1,2,3 instead of a text."},
+    {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, no_special), 0, 0,
+     "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
+    {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, parse_special), 0, 0,
+     "Read <|im_start|> and its like in the prompt as that token; they are plain text otherwise."},
+    {"show-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, show_special), 0, 0,
+     "Spell out special tokens that the model writes; they are left out otherwise."},
+    {"echo", 'e', HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, echo), 0, 0,
+     "Print the prompt before the text."},
+    HSC__OPTION_JSON(hsc__generate_options, json),
+    HSC__OPTION_HEADING("The passes"),
+    HSC__OPTION_COMPUTE_AUTO(hsc__generate_options, pass.compute),
+    HSC__OPTION_DTYPE(hsc__generate_options, pass.dtype),
+    HSC__OPTION_CACHE(hsc__generate_options, pass.cache),
+    HSC__OPTION_WINDOW(hsc__generate_options, pass.window),
+    HSC__OPTION_SINKS(hsc__generate_options, pass.sinks),
+    HSC__OPTION_THREADS(hsc__generate_options, threads),
+};
+
+static const hsc__command command = {
+    .name = "generate",
+    .usage = "-m MODEL PROMPT [options]\n-m MODEL -              (standard input)",
+    .about =
+        "Writes on from a prompt, token by token, and prints the text as it comes. The likeliest token is taken each "
+        "time unless a temperature or a filter asks for draws. The steps run in this order: repetition, presence and "
+        "frequency, then temperature, top-k, top-p, min-p, typical; each sees what the one before left.\n"
+        "It ends where the model ends the text, at a stop text, after --max-tokens, or when the context is full, which "
+        "is told. Ctrl-C ends it with what was written.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .examples = "headscope generate -m gpt2 \"The animal didn't cross the street because\"\n"
+                "    the likeliest text\n"
+                "headscope generate -m gpt2 \"Once upon a time\" -T 0.8 --top-p 0.95 --samples 3\n"
+                "    three drawn ones, the same every time; --seed 3 gives three others\n"
+                "headscope generate -m gpt2 \"The animal is tired. The animal\" -n 8 --watch L5H1,L5H5\n"
+                "    what two heads look at while it writes\n"
+                "headscope generate -m gpt2 \"Q: 2+2? A:\" --stop \"Q:\" --beams 4 --json\n"
+                "    the best of four beams, as data",
+    .max_args = 1,
+};
+
+/* --------------------------------------------------------------------------------------------------- arguments ---- */
+
+hsc_sampling hsc__cli_sampling(const hsc__sampling_options *o, double temperature)
+{
+    bool filters = o->top_k || o->top_p >= 0 || o->min_p >= 0 || o->typical >= 0;
+    double least = 1e-30; /* a share of 0 keeps the likeliest token; to the library 0 means no filter */
+    double t = o->temperature >= 0 ? o->temperature : temperature > 0 || !filters ? temperature : 1;
+    hsc_sampling s = {.repetition = o->repetition > 0 ? (float)o->repetition : 0,
+                      .presence = (float)o->presence,
+                      .frequency = (float)o->frequency,
+                      .temperature = (float)t,
+                      .top_k = o->top_k};
+    if (o->top_p >= 0) s.top_p = (float)(o->top_p > least ? o->top_p : least);
+    if (o->min_p >= 0) s.min_p = (float)o->min_p;
+    if (o->typical >= 0) s.typical_p = (float)(o->typical > least ? o->typical : least);
+    return s;
+}
+
+/* 0.95 and not 0.949999988, which is the float nearest to it. */
+static json_t *as_typed(float value)
+{
+    char text[32];
+    double shown = (double)value;
+    hsc__format_double(text, sizeof text, 6, shown);
+    return hsc__json_number(hsc__parse_double(text, &shown) ? shown : (double)value);
+}
+
+json_t *hsc__json_sampling(const hsc_sampling *s, int seed)
+{
+    json_t *object = json_object();
+    const struct {
+        const char *name;
+        float value, off;
+    } steps[] = {{"repetition", s->repetition, 0},    {"presence", s->presence, 0}, {"frequency", s->frequency, 0},
+                 {"temperature", s->temperature, -1}, {"top_p", s->top_p, 0},       {"min_p", s->min_p, 0},
+                 {"typical", s->typical_p, 0}};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        if (steps[i].value != steps[i].off) json_object_set_new(object, steps[i].name, as_typed(steps[i].value));
+    if (s->top_k) json_object_set_new(object, "top_k", json_integer(s->top_k));
+    if (s->temperature > 0) json_object_set_new(object, "seed", json_integer(seed));
+    return object;
+}
+
+static int check_beams(const hsc__generate_options *o)
+{
+    hsc_sampling s = hsc__cli_sampling(&o->sampling, 0);
+    if (!o->n_beams && (o->length_penalty != 1 || o->early_stop))
+        return hsc__cli_misuse(&command, "--length-penalty and --early-stop are about --beams N");
+    if (!o->n_beams) return HSC__CLI_GO_ON;
+    if (s.temperature > 0 || s.top_p > 0 || s.min_p > 0 || s.typical_p > 0 || s.top_k)
+        return hsc__cli_misuse(&command, "--beams does not draw: not with a temperature or a filter");
+    if (o->slide || o->stops.n || o->watch.n)
+        return hsc__cli_misuse(&command, "--beams: not with --slide, --stop or --watch");
+    if (o->n_samples > o->n_beams)
+        return hsc__cli_misuse(&command, "--samples %d of %d beams: at most as many as beams", o->n_samples,
+                               o->n_beams);
+    return HSC__CLI_GO_ON;
+}
+
+/* What the arguments alone can show. */
+static int check(const hsc__generate_options *o, int n_texts)
+{
+    int n_inputs = n_texts + (o->file != NULL) + (o->ids.ids != NULL);
+    if (n_inputs == 0)
+        return hsc__cli_misuse(&command, "no prompt: give PROMPT, - for standard input, --file or --ids");
+    if (n_inputs > 1) return hsc__cli_misuse(&command, "more than one of PROMPT, --file and --ids");
+    if (o->sampling.repetition == 0) return hsc__cli_misuse(&command, "--repetition divides: it must be above 0");
+    if (!o->watch.n && (o->top != 3 || o->include_first))
+        return hsc__cli_misuse(&command, "--top and --include-first are about --watch");
+    if (o->watch.n && o->n_samples > 1)
+        return hsc__cli_misuse(&command, "--watch follows one text: not with --samples");
+    int result = check_beams(o);
+    return result == HSC__CLI_GO_ON ? hsc__pass_check(&command, &o->pass) : result;
+}
+
+/* ------------------------------------------------------------------------------------------------------- input ---- */
+
+static hsc_status read_prompt(hsc__generate *g, const char *argument, hsc_error *err)
+{
+    const hsc__generate_options *o = g->o;
+    const hsc_tokenizer *tokenizer = NULL;
+    if (o->ids.ids) {
+        HSC_TRY(hsc__tokens_from_ids(&g->prompt, hsc_model_tokenizer(g->opened.model, NULL), &o->ids, err));
+    } else {
+        HSC_TRY(hsc__cli_tokenizer(&g->opened, &tokenizer, err));
+        HSC_TRY(hsc__cli_read_text(argument, o->file, &g->text, err));
+        HSC_TRY(hsc__tokens_encode(&g->prompt, tokenizer, g->text.data ? g->text.data : "", g->text.n,
+                                   hsc__encode_flags(o->no_special, o->parse_special), err));
+    }
+    size_t n = g->prompt.encoding.n;
+    int n_ctx = g->opened.config->n_ctx;
+    HSC_FAIL_IF(n == 0, HSC_EINVAL,
+                "the prompt is empty and %s adds no token of its own: there is nothing to go on from", g->opened.name);
+    HSC_FAIL_IF(n > (size_t)n_ctx, HSC_EINVAL, "the prompt has %zu tokens, %s sees at most %d (its context)", n,
+                g->opened.name, n_ctx);
+    g->n_prompt = (int)n;
+    return HSC_OK;
+}
+
+static hsc_status find_ends(hsc__generate *g, hsc_error *err)
+{
+    if (g->o->ignore_end) return HSC_OK;
+    int n = hsc_model_end_tokens(g->opened.model, g->ends, HSC__GENERATE_MAX_ENDS, err);
+    HSC_FAIL_IF(n > HSC__GENERATE_MAX_ENDS, HSC_EUNSUPPORTED, "%s: %d tokens end a text, at most %d are followed",
+                g->opened.path, n, (int)HSC__GENERATE_MAX_ENDS);
+    if (n < 0) return (hsc_status)n;
+    g->n_ends = n;
+    return HSC_OK;
+}
+
+static hsc_status check_heads(const hsc__generate *g, hsc_error *err)
+{
+    const hsc_config *c = g->opened.config;
+    for (int i = 0; i < g->o->watch.n; i++) {
+        int layer = g->o->watch.list[i].layer, head = g->o->watch.list[i].head;
+        HSC_FAIL_IF(layer >= c->n_layers || head >= c->n_heads, HSC_EINVAL,
+                    "--watch: there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d", layer,
+                    head, c->n_layers - 1, c->n_heads - 1);
+    }
+    return HSC_OK;
+}
+
+static hsc_status make_session(hsc__generate *g, hsc_error *err)
+{
+    const hsc__generate_options *o = g->o;
+    int64_t n_ctx = g->opened.config->n_ctx, most = (int64_t)g->n_prompt + o->max_tokens;
+    hsc_session_options s =
+        hsc__pass_session(&o->pass, o->threads, o->max_tokens && most < n_ctx ? (int)most : (int)n_ctx);
+    s.max_seqs = o->n_beams ? 2 * o->n_beams : o->n_samples;
+    return hsc_session_new(&g->session, g->opened.model, &s, err);
+}
+
+static hsc_status prepare(hsc__generate *g, const char *argument, hsc_error *err)
+{
+    const hsc__generate_options *o = g->o;
+    HSC_TRY(read_prompt(g, argument, err));
+    HSC_TRY(find_ends(g, err));
+    HSC_TRY(check_heads(g, err));
+    HSC_TRY(make_session(g, err));
+    if (o->n_beams) return HSC_OK;
+    hsc_record records[HSC__MAX_HEADS];
+    hsc_generate_options how = {.sampling = hsc__cli_sampling(&o->sampling, 0),
+                                .seed = (uint64_t)o->sampling.seed,
+                                .max_tokens = o->max_tokens,
+                                .n_samples = o->n_samples,
+                                .end_tokens = g->ends,
+                                .n_end_tokens = g->n_ends,
+                                .stops = o->stops.list,
+                                .n_stops = o->stops.n,
+                                .show_special = o->show_special,
+                                .slide = o->slide,
+                                .keep = 1,
+                                .records = records,
+                                .n_records = hsc__watch_records(&o->watch, records)};
+    return hsc_generator_new(&g->generator, g->session, g->prompt.encoding.ids, g->n_prompt, &how, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------ output ---- */
+
+json_t *hsc__json_generate(const hsc__generate *g)
+{
+    json_t *root = json_object(), *prompt = json_object();
+    hsc_sampling s = hsc__cli_sampling(&g->o->sampling, 0);
+    json_object_set_new(root, "model", hsc__json_model(&g->opened));
+    hsc__json_set_pass(root, &g->o->pass, g->opened.model);
+    json_object_set_new(prompt, "tokens", hsc__json_tokens(&g->prompt));
+    json_object_set_new(root, "prompt", prompt);
+    json_object_set_new(root, "sampling", hsc__json_sampling(&s, g->o->sampling.seed));
+    return root;
+}
+
+json_t *hsc__json_sample(const char *text, size_t n_text, const hsc_token *ids, int n_ids, hsc_finish finish,
+                         double log_prob)
+{
+    json_t *object = json_object(), *list = json_array();
+    for (int i = 0; i < n_ids; i++) json_array_append_new(list, json_integer(ids[i]));
+    hsc__json_set_text(object, text, n_text);
+    json_object_set_new(object, "ids", list);
+    json_object_set_new(object, "finish", json_string(hsc_finish_name(finish)));
+    json_object_set_new(object, "log_prob", hsc__json_number(log_prob));
+    return object;
+}
+
+static int print_json(const hsc__generate *g)
+{
+    json_t *root = hsc__json_generate(g), *samples = json_array();
+    int n = 0;
+    for (int i = 0; i < g->o->n_samples; i++) {
+        const hsc_sample *s = hsc_generator_sample(g->generator, i);
+        n += s->n;
+        json_array_append_new(samples, hsc__json_sample(s->text, s->n_text, s->ids, s->n, s->finish, s->log_prob));
+    }
+    json_object_set_new(root, "samples", samples);
+    if (g->watched) json_object_set(root, "watch", g->watched);
+    json_object_set_new(root, "seconds", hsc__json_number(g->seconds));
+    json_object_set_new(root, "tokens_per_second", hsc__json_number(g->seconds > 0 ? n / g->seconds : 0));
+    return hsc__json_print(root);
+}
+
+void hsc__generate_echo(const hsc__generate *g)
+{
+    if (!g->o->echo) return;
+    hsc__cli_write(g->text.data, g->text.n);
+    for (int i = 0; g->o->ids.ids && i < g->n_prompt; i++)
+        hsc__cli_write(g->prompt.texts[i].bytes, g->prompt.texts[i].n);
+}
+
+/* Without a tokenizer a token is shown as its id. */
+static void write_fresh(const hsc__generate *g, const hsc_sample *s)
+{
+    if (hsc_model_tokenizer(g->opened.model, NULL)) hsc__cli_write(s->fresh, s->n_fresh);
+    else if (s->n_new) printf("%s%d", s->n > 1 ? " " : "", (int)s->ids[s->n - 1]);
+    fflush(stdout);
+}
+
+static void write_whole(const hsc__generate *g, const hsc_sample *s)
+{
+    hsc__generate_echo(g);
+    if (hsc_model_tokenizer(g->opened.model, NULL)) hsc__cli_write(s->text, s->n_text);
+    else
+        for (int i = 0; i < s->n; i++) printf("%s%d", i ? " " : "", (int)s->ids[i]);
+    hsc__cli_write("\n", 1);
+}
+
+static void write_several(const hsc__generate *g)
+{
+    bool draws = hsc__cli_sampling(&g->o->sampling, 0).temperature > 0;
+    for (int i = 0; i < g->o->n_samples; i++) {
+        const hsc_sample *s = hsc_generator_sample(g->generator, i);
+        printf("%s--- sample %d", i ? "\n" : "", i);
+        if (draws) printf(" (seed %lld)", (long long)g->o->sampling.seed + i);
+        printf(": %d tokens, %s\n", s->n, hsc_finish_name(s->finish));
+        write_whole(g, s);
+    }
+}
+
+static void say_end(const hsc__generate *g)
+{
+    for (int i = 0; i < g->o->n_samples; i++) {
+        if (hsc_generator_sample(g->generator, i)->finish != HSC_FINISH_CONTEXT) continue;
+        hsc__cli_note("the context of %d tokens is full; --slide writes on without the oldest half",
+                      g->opened.config->n_ctx);
+        return;
+    }
+}
+
+/* ---------------------------------------------------------------------------------------------------------- run ----
+ */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static hsc_status step(hsc__generate *g, hsc_error *err)
+{
+    bool streams = g->o->n_samples == 1 && !g->o->json && !g->late;
+    HSC_TRY(hsc_generator_next(g->generator, err));
+    if (hsc__cli_interrupted()) hsc_generator_stop(g->generator);
+    if (g->o->watch.n) HSC_TRY(hsc__watch_show(g, err));
+    if (streams) write_fresh(g, hsc_generator_sample(g->generator, 0));
+    if (g->o->n_samples > 1)
+        hsc__cli_progress("writing: %d of %d texts run", hsc_generator_running(g->generator), g->o->n_samples);
+    return HSC_OK;
+}
+
+/* Once the prompt is read, Ctrl-C ends the writing and not the program. */
+static int run_samples(hsc__generate *g)
+{
+    hsc_error err = {0};
+    hsc_status status = HSC_OK;
+    double began = now();
+    bool one = g->o->n_samples == 1 && !g->o->json;
+    g->late = g->o->watch.n && hsc__cli_terminal(stderr) && hsc__cli_terminal(stdout);
+    if (g->o->watch.n) hsc__watch_begin(g);
+    if (one && !g->late) hsc__generate_echo(g);
+    for (bool first = true; status == HSC_OK && hsc_generator_running(g->generator) && !ferror(stdout); first = false) {
+        if (!first) hsc__cli_hold_interrupt(true);
+        status = step(g, &err);
+    }
+    g->seconds = now() - began;
+    bool interrupted = hsc__cli_interrupted();
+    hsc__cli_progress_end();
+    if (one && g->late) write_whole(g, hsc_generator_sample(g->generator, 0));
+    else if (one && hsc_generator_sample(g->generator, 0)->n) hsc__cli_write("\n", 1);
+    int result = status == HSC_OK ? HSC__EXIT_OK : hsc__cli_fail(&err);
+    if (status == HSC_OK && g->o->json) result = print_json(g);
+    else if (status == HSC_OK && !one) write_several(g);
+    if (status == HSC_OK && !g->o->json) say_end(g);
+    fflush(stdout);
+    hsc__cli_forget_interrupt();
+    hsc__cli_hold_interrupt(false);
+    return interrupted && result == HSC__EXIT_OK ? HSC__EXIT_INTERRUPTED : result;
+}
+
+static int run(hsc__generate *g, const char *argument)
+{
+    hsc_error err = {0};
+    if (prepare(g, argument, &err) != HSC_OK) return hsc__cli_fail(&err);
+    if (hsc__pass_special(&g->o->pass, g->opened.model) && !g->o->json && hsc__cli_terminal(stderr)) {
+        hsc__string how = {0};
+        hsc__pass_describe(&how, &g->o->pass, g->opened.model);
+        if (!how.failed) hsc__cli_note("%s", how.data);
+        hsc__string_free(&how);
+    }
+    return g->o->n_beams ? hsc__generate_beams(g) : run_samples(g);
+}
+
+int hsc__cli_generate(int argc, char **argv)
+{
+    hsc__generate_options o = {.sampling = HSC__SAMPLING_UNSET,
+                               .pass = {.compute = HSC__COMPUTE_UNSET},
+                               .length_penalty = 1,
+                               .max_tokens = 128,
+                               .n_samples = 1,
+                               .top = 3};
+    hsc__generate g = {.o = &o};
+    hsc__args args;
+    int result = hsc__cli_parse(&command, argc, argv, &o, &args);
+    if (o.pass.compute == HSC__COMPUTE_UNSET) o.pass.compute = o.watch.n ? HSC_COMPUTE_F32 : HSC_COMPUTE_AUTO;
+    if (result == HSC__CLI_GO_ON) result = check(&o, args.n);
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, o.model, o.pass.dtype, true, &g.opened);
+    if (result == HSC__CLI_GO_ON) result = run(&g, args.n ? args.list[0] : NULL);
+    json_decref(g.watched);
+    hsc_generator_free(g.generator);
+    hsc_session_free(g.session);
+    hsc__tokens_free(&g.prompt);
+    hsc__string_free(&g.text);
+    hsc__cli_close(&g.opened);
+    hsc__free(o.ids.ids);
+    return result;
+}

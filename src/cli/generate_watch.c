@@ -1,0 +1,141 @@
+/*
+ * generate --watch: where chosen heads looked when a token was written. That is the row of the token before it, the
+ * last one that was read: its attention is what the new token came from. The first token is left out unless asked for;
+ * its weight is told beside.
+ */
+#include "cli/generate.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { REPR_WIDTH = 14 };
+
+int hsc__watch_records(const hsc__heads *heads, hsc_record *list)
+{
+    int n = 0;
+    for (int i = 0; i < heads->n; i++) {
+        bool known = false;
+        for (int k = 0; k < n; k++) known = known || list[k].layer == heads->list[i].layer;
+        if (!known)
+            list[n++] = (hsc_record){.site = HSC_PATTERN, .layer = heads->list[i].layer, .head = -1, .query = -1};
+    }
+    return n;
+}
+
+void hsc__watch_begin(const hsc__generate *g)
+{
+    if (g->o->json) return;
+    fprintf(stderr, "%5s  %-*s  %-8s  %s\n", "pos", REPR_WIDTH, "written", "head", "looked at, and the weight");
+}
+
+/* The id at a position of the whole text. */
+static hsc_token id_at(const hsc__generate *g, const hsc_sample *s, int pos)
+{
+    return pos < g->n_prompt ? g->prompt.encoding.ids[pos] : s->ids[pos - g->n_prompt];
+}
+
+static hsc__label text_of(const hsc__generate *g, hsc_token id, char digits[16])
+{
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(g->opened.model, NULL);
+    hsc__label label = {0};
+    label.bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &label.n) : NULL;
+    if (label.bytes) return label;
+    label.n = (size_t)snprintf(digits, 16, "%d", (int)id);
+    label.bytes = digits;
+    return label;
+}
+
+/* A watched head's row: the heaviest keys, and the weight on the first token. */
+typedef struct row {
+    int layer, head, n;
+    float first;
+    hsc_key_weight keys[HSC__GENERATE_MAX_TOP];
+} row;
+
+static hsc_status read_row(const hsc__generate *g, int index, const hsc_sample *s, row *out, hsc_error *err)
+{
+    hsc_view view;
+    out->layer = g->o->watch.list[index].layer;
+    out->head = g->o->watch.list[index].head;
+    HSC_TRY(hsc_session_activation(g->session, HSC_PATTERN, out->layer, s->seq, &view, err));
+    int n_query = (int)view.shape[1], n_key = (int)view.shape[2];
+    const float *weights = view.data + ((size_t)out->head * (size_t)n_query + (size_t)n_query - 1) * (size_t)n_key;
+    for (int i = 0; i < n_key; i++)
+        HSC_FAIL_IF(isnan(weights[i]), HSC_EINVAL, "a weight of L%dH%d is not a number", out->layer, out->head);
+    out->first = weights[0];
+    out->n = hsc_top_keys(weights, n_key, g->o->include_first || n_key == 1 ? 0 : 1, g->o->top, out->keys);
+    return HSC_OK;
+}
+
+static void print_row(const hsc__generate *g, const hsc_sample *s, int index, const row *r)
+{
+    hsc__string line = {0};
+    char digits[16];
+    hsc__label written = text_of(g, s->ids[s->n - 1], digits);
+    if (index == 0) {
+        hsc__string_printf(&line, "%5d  ", g->n_prompt + s->n - 1);
+        hsc__repr_padded(&line, &written, REPR_WIDTH);
+    } else {
+        hsc__string_printf(&line, "%5s  %-*s", "", REPR_WIDTH, "");
+    }
+    char name[24];
+    snprintf(name, sizeof name, "L%dH%d", r->layer, r->head);
+    hsc__string_printf(&line, "  %-8s", name);
+    for (int i = 0; i < r->n; i++) {
+        hsc__label key = text_of(g, id_at(g, s, hsc_generator_position(g->generator, r->keys[i].key)), digits);
+        hsc__string_text(&line, "  ");
+        hsc__repr_padded(&line, &key, i + 1 < r->n ? REPR_WIDTH : 0);
+        hsc__string_printf(&line, " %.3f", (double)r->keys[i].weight);
+    }
+    if (!g->o->include_first && r->n && r->keys[0].key) hsc__string_printf(&line, "   (first %.3f)", (double)r->first);
+    if (!line.failed) fprintf(stderr, "%s\n", line.data);
+    hsc__string_free(&line);
+}
+
+static json_t *token_json(const hsc__generate *g, const hsc_sample *s, int pos)
+{
+    char digits[16];
+    hsc__label label = text_of(g, id_at(g, s, pos), digits);
+    return hsc__json_set_text(json_pack("{s:i}", "pos", pos), label.bytes, label.n);
+}
+
+static json_t *row_json(const hsc__generate *g, const hsc_sample *s, const row *r)
+{
+    json_t *object = json_object(), *keys = json_array();
+    json_object_set_new(object, "layer", json_integer(r->layer));
+    json_object_set_new(object, "head", json_integer(r->head));
+    json_object_set_new(object, "first", hsc__json_number((double)r->first));
+    for (int i = 0; i < r->n; i++) {
+        json_t *key = token_json(g, s, hsc_generator_position(g->generator, r->keys[i].key));
+        json_object_set_new(key, "weight", hsc__json_number((double)r->keys[i].weight));
+        json_array_append_new(keys, key);
+    }
+    json_object_set_new(object, "keys", keys);
+    return object;
+}
+
+hsc_status hsc__watch_show(hsc__generate *g, hsc_error *err)
+{
+    const hsc_sample *s = hsc_generator_sample(g->generator, 0);
+    json_t *heads = NULL;
+    if (!s->n || s->finish == HSC_FINISH_CALLER) return HSC_OK;
+    if (g->o->json) {
+        int pos = g->n_prompt + s->n - 1;
+        json_t *token = token_json(g, s, pos);
+        heads = json_array();
+        json_object_set_new(token, "query", json_integer(pos - 1));
+        json_object_set(token, "heads", heads);
+        if (!g->watched) g->watched = json_array();
+        json_array_append_new(g->watched, token);
+    }
+    hsc_status status = HSC_OK;
+    for (int i = 0; i < g->o->watch.n && status == HSC_OK; i++) {
+        row r = {0};
+        status = read_row(g, i, s, &r, err);
+        if (status != HSC_OK) break;
+        if (heads) json_array_append_new(heads, row_json(g, s, &r));
+        else print_row(g, s, i, &r);
+    }
+    json_decref(heads);
+    return status;
+}

@@ -1,0 +1,322 @@
+/* The generator and the beam search on small random models: samples equal single runs, the cache is used rightly, the
+ * window slides, and every failed allocation is survived. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "failing_alloc.h"
+#include "headscope/tasks.h"
+#include "tiny_model.h"
+
+static const hsc_token prompt[5] = {1, 20, 3, 40, 5};
+
+typedef struct written {
+    hsc_token ids[200];
+    int n;
+    hsc_finish finish;
+    double log_prob;
+} written;
+
+static tiny_model tiny;
+static hsc_model *model;
+
+static int open_model(void **unused)
+{
+    (void)unused;
+    tiny_gpt2(&tiny);
+    return hsc_model_open(&model, tiny.dir, NULL, NULL);
+}
+
+static int close_model(void **unused)
+{
+    (void)unused;
+    hsc_model_close(model);
+    tiny_remove(&tiny);
+    return 0;
+}
+
+static hsc_session *session_of(int max_tokens, int max_seqs)
+{
+    hsc_session *s = NULL;
+    hsc_session_options o = {.n_threads = 1, .max_tokens = max_tokens, .max_seqs = max_seqs};
+    assert_int_equal(hsc_session_new(&s, model, &o, NULL), HSC_OK);
+    return s;
+}
+
+/* Runs to the end; out[n_samples]. */
+static void write_all(hsc_session *s, const hsc_generate_options *o, written *out)
+{
+    hsc_generator *g = NULL;
+    hsc_error err = {0};
+    assert_int_equal(hsc_generator_new(&g, s, prompt, 5, o, &err), HSC_OK);
+    while (hsc_generator_running(g)) assert_int_equal(hsc_generator_next(g, &err), HSC_OK);
+    for (int i = 0; i < (o->n_samples ? o->n_samples : 1); i++) {
+        const hsc_sample *sample = hsc_generator_sample(g, i);
+        memset(&out[i], 0, sizeof out[i]);
+        out[i].n = sample->n;
+        out[i].finish = sample->finish;
+        out[i].log_prob = sample->log_prob;
+        memcpy(out[i].ids, sample->ids, (size_t)sample->n * sizeof *sample->ids);
+    }
+    assert_null(hsc_generator_sample(g, o->n_samples ? o->n_samples : 1));
+    hsc_generator_free(g);
+}
+
+/* Samples end at different lengths, so sequences move; each must still be what its seed writes alone. */
+static void test_samples_are_single_runs(void **unused)
+{
+    (void)unused;
+    enum { SAMPLES = 6 };
+    hsc_session *many = session_of(0, SAMPLES), *one = session_of(0, 1);
+    const hsc_token ends[] = {7, 30, 60, 90};
+    written together[SAMPLES], alone;
+    hsc_generate_options o = {.sampling = {.temperature = 1, .top_k = 30, .repetition = 1.1F},
+                              .seed = 3,
+                              .n_samples = SAMPLES,
+                              .max_tokens = 40,
+                              .end_tokens = ends,
+                              .n_end_tokens = 4};
+    write_all(many, &o, together);
+    int shortest = 100, longest = 0;
+    o.n_samples = 1;
+    for (int i = 0; i < SAMPLES; i++) {
+        o.seed = 3 + (uint64_t)i;
+        hsc_session_reset(one);
+        write_all(one, &o, &alone);
+        assert_memory_equal(&together[i], &alone, sizeof alone);
+        shortest = alone.n < shortest ? alone.n : shortest;
+        longest = alone.n > longest ? alone.n : longest;
+    }
+    assert_true(shortest < longest);
+    hsc_session_free(many);
+    hsc_session_free(one);
+}
+
+/* Greedy by hand: the largest logit of a whole pass over all that was written. */
+static void test_greedy_by_definition(void **unused)
+{
+    (void)unused;
+    hsc_session *s = session_of(0, 1), *whole = session_of(0, 1);
+    written got;
+    hsc_token ids[64];
+    double log_prob = 0;
+    write_all(s, &(hsc_generate_options){.max_tokens = 12}, &got);
+    assert_int_equal(got.n, 12);
+    assert_int_equal(got.finish, HSC_FINISH_LENGTH);
+    memcpy(ids, prompt, sizeof prompt);
+    for (int i = 0; i < 12; i++) {
+        hsc_view view;
+        hsc_session_reset(whole);
+        assert_int_equal(hsc_forward(whole, &(hsc_batch){.ids = ids, .n_tokens = 5 + i}, NULL), HSC_OK);
+        assert_int_equal(hsc_session_logits(whole, &view, NULL), HSC_OK);
+        int best = 0;
+        for (int t = 1; t < TINY_VOCAB; t++) best = view.data[t] > view.data[best] ? t : best;
+        assert_int_equal(got.ids[i], best);
+        log_prob += hsc_log_prob(view.data, TINY_VOCAB, best);
+        ids[5 + i] = best;
+    }
+    assert_true(got.log_prob == log_prob);
+    hsc_session_free(s);
+    hsc_session_free(whole);
+}
+
+/* The token that follows a full context is legal; a text that slides goes on as if the window were its beginning. */
+static void test_context(void **unused)
+{
+    (void)unused;
+    hsc_session *s = session_of(0, 1);
+    written full, slid;
+    write_all(s, &(hsc_generate_options){0}, &full);
+    assert_int_equal(full.finish, HSC_FINISH_CONTEXT);
+    assert_int_equal(full.n, TINY_CTX - 5 + 1);
+    hsc_session_reset(s);
+    write_all(s, &(hsc_generate_options){.slide = 1, .keep = 2, .max_tokens = 150}, &slid);
+    assert_int_equal(slid.finish, HSC_FINISH_LENGTH);
+    assert_memory_equal(slid.ids, full.ids, (size_t)full.n * sizeof *full.ids);
+    hsc_token window[2 + 39] = {prompt[0], prompt[1]}; /* (80 - 2) / 2 newest */
+    memcpy(window + 2, slid.ids + full.n - 39, 39 * sizeof *window);
+    hsc_view view;
+    hsc_session_reset(s);
+    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = window, .n_tokens = 41}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_logits(s, &view, NULL), HSC_OK);
+    hsc_token next;
+    assert_int_equal(hsc_sample_token(view.data, TINY_VOCAB, NULL, &next, NULL), HSC_OK);
+    assert_int_equal(slid.ids[full.n], next);
+    hsc_session_free(s);
+    s = session_of(12, 1);
+    write_all(s, &(hsc_generate_options){0}, &full);
+    assert_int_equal(full.n, 12 - 5 + 1);
+    hsc_session_free(s);
+}
+
+/* A session that holds the prompt's beginning is gone on with, whatever else it holds behind it. */
+static void test_cached(void **unused)
+{
+    (void)unused;
+    hsc_session *s = session_of(0, 1);
+    written fresh, cached;
+    write_all(s, &(hsc_generate_options){.max_tokens = 20}, &fresh);
+    for (int n = 0; n <= 5; n++) {
+        write_all(s, &(hsc_generate_options){.max_tokens = 20, .n_cached = n}, &cached);
+        assert_memory_equal(&cached, &fresh, sizeof fresh);
+    }
+    hsc_session_free(s);
+}
+
+/* The recorded row is that of the token before the one that was written. */
+static void test_records(void **unused)
+{
+    (void)unused;
+    hsc_session *s = session_of(0, 1), *whole = session_of(0, 1);
+    hsc_record record = {.site = HSC_PATTERN, .layer = 1, .head = -1, .query = -1};
+    hsc_generate_options o = {.max_tokens = 3, .records = &record, .n_records = 1};
+    hsc_generator *g = NULL;
+    hsc_view row, all;
+    hsc_token ids[8];
+    assert_int_equal(hsc_generator_new(&g, s, prompt, 5, &o, NULL), HSC_OK);
+    assert_int_equal(hsc_session_record(whole, &record, NULL), HSC_OK);
+    memcpy(ids, prompt, sizeof prompt);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(hsc_generator_next(g, NULL), HSC_OK);
+        assert_int_equal(hsc_session_activation(s, HSC_PATTERN, 1, 0, &row, NULL), HSC_OK);
+        hsc_session_reset(whole);
+        assert_int_equal(hsc_forward(whole, &(hsc_batch){.ids = ids, .n_tokens = 5 + i}, NULL), HSC_OK);
+        assert_int_equal(hsc_session_activation(whole, HSC_PATTERN, 1, 0, &all, NULL), HSC_OK);
+        int n = 5 + i;
+        assert_int_equal(row.shape[1], 1);
+        assert_int_equal(row.shape[2], n);
+        for (int h = 0; h < 3; h++)
+            assert_memory_equal(row.data + h * n, all.data + (h * n + n - 1) * n, (size_t)n * sizeof(float));
+        ids[n] = hsc_generator_sample(g, 0)->ids[i];
+        assert_int_equal(hsc_generator_position(g, n - 1), n - 1);
+    }
+    hsc_generator_free(g);
+    hsc_session_free(s);
+    hsc_session_free(whole);
+}
+
+static void assert_refused(const hsc_generate_options *o, int n_prompt, const char *says)
+{
+    hsc_session *s = session_of(0, 2);
+    hsc_generator *g = NULL;
+    hsc_error err = {0};
+    hsc_token many[TINY_CTX + 1] = {0};
+    assert_int_equal(hsc_generator_new(&g, s, many, n_prompt, o, &err), HSC_EINVAL);
+    assert_null(g);
+    assert_non_null(strstr(err.message, says));
+    hsc_session_free(s);
+}
+
+static void test_limits(void **unused)
+{
+    (void)unused;
+    const char *const stops[] = {"a", ""};
+    assert_refused(NULL, 0, "empty");
+    assert_refused(NULL, TINY_CTX + 1, "81 tokens, the context has room for 80");
+    assert_refused(&(hsc_generate_options){.n_samples = 3}, 1, "3 samples");
+    assert_refused(&(hsc_generate_options){.max_tokens = -1}, 1, "max_tokens");
+    assert_refused(&(hsc_generate_options){.keep = -1}, 1, "keep");
+    assert_refused(&(hsc_generate_options){.n_cached = 1}, 2, "n_cached");
+    assert_refused(&(hsc_generate_options){.stops = stops, .n_stops = 2}, 1, "stop string 1");
+    assert_refused(&(hsc_generate_options){.sampling = {.top_p = 2}}, 1, "top_p");
+}
+
+/* Two beams of two tokens, against all 97 x 97 continuations of the two best first tokens. */
+static void test_beams_by_definition(void **unused)
+{
+    (void)unused;
+    hsc_session *s = session_of(0, 4), *whole = session_of(0, 1);
+    hsc_beam got[2] = {{0}};
+    int n = 0;
+    hsc_token ids[7];
+    double best = -1e30, first[TINY_VOCAB];
+    hsc_token want[2] = {0};
+    hsc_view view;
+    hsc_beam_options o = {.n_beams = 2, .max_tokens = 2, .length_penalty = 0};
+    assert_int_equal(hsc_beam_search(s, prompt, 5, &o, got, &n, NULL), HSC_OK);
+    assert_int_equal(n, 2);
+    memcpy(ids, prompt, sizeof prompt);
+    assert_int_equal(hsc_forward(whole, &(hsc_batch){.ids = ids, .n_tokens = 5}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_logits(whole, &view, NULL), HSC_OK);
+    for (int i = 0; i < TINY_VOCAB; i++) first[i] = hsc_log_prob(view.data, TINY_VOCAB, i);
+    for (int i = 0; i < TINY_VOCAB; i++) {
+        int above = 0;
+        for (int k = 0; k < TINY_VOCAB; k++) above += first[k] > first[i];
+        if (above >= 2) continue;
+        ids[5] = i;
+        hsc_session_reset(whole);
+        assert_int_equal(hsc_forward(whole, &(hsc_batch){.ids = ids, .n_tokens = 6}, NULL), HSC_OK);
+        assert_int_equal(hsc_session_logits(whole, &view, NULL), HSC_OK);
+        for (int k = 0; k < TINY_VOCAB; k++) {
+            double score = first[i] + hsc_log_prob(view.data, TINY_VOCAB, k);
+            if (score <= best) continue;
+            best = score;
+            want[0] = i;
+            want[1] = k;
+        }
+    }
+    assert_int_equal(got[0].n, 2);
+    assert_memory_equal(got[0].ids, want, sizeof want);
+    assert_true(fabs((double)got[0].score - best) < 1e-5);
+    hsc_beams_free(got, n);
+    hsc_session_free(s);
+    hsc_session_free(whole);
+}
+
+static hsc_status whole_way(hsc_error *err)
+{
+    hsc_session *s = NULL;
+    hsc_generator *g = NULL;
+    hsc_beam beams[2] = {{0}};
+    int n = 0;
+    const char *const stops[] = {"x"};
+    hsc_generate_options o = {.sampling = {.temperature = 1, .top_p = 0.9F, .repetition = 1.5F},
+                              .n_samples = 2,
+                              .max_tokens = 3,
+                              .stops = stops,
+                              .n_stops = 1};
+    hsc_status status = hsc_session_new(&s, model, &(hsc_session_options){.n_threads = 1, .max_seqs = 4}, err);
+    if (status == HSC_OK) status = hsc_generator_new(&g, s, prompt, 5, &o, err);
+    while (status == HSC_OK && hsc_generator_running(g)) status = hsc_generator_next(g, err);
+    hsc_generator_free(g);
+    if (status == HSC_OK)
+        status = hsc_beam_search(s, prompt, 5, &(hsc_beam_options){.n_beams = 2, .max_tokens = 3}, beams, &n, err);
+    hsc_beams_free(beams, n);
+    hsc_session_free(s);
+    return status;
+}
+
+static void test_out_of_memory(void **unused)
+{
+    (void)unused;
+    failing_alloc a;
+    hsc_error err = {0};
+    hsc_status status = HSC_ENOMEM;
+    long n = 0;
+    hsc_model_tokenizer(model, NULL); /* made once, kept by the model */
+    while (status != HSC_OK) {
+        failing_alloc_install(&a, ++n);
+        status = whole_way(&err);
+        failing_alloc_remove();
+        assert_int_equal(a.held, 0);
+        if (status != HSC_OK) assert_int_equal(status, HSC_ENOMEM);
+        assert_true(n < 5000);
+    }
+    assert_true(n > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_samples_are_single_runs),
+                                       cmocka_unit_test(test_greedy_by_definition),
+                                       cmocka_unit_test(test_context),
+                                       cmocka_unit_test(test_cached),
+                                       cmocka_unit_test(test_records),
+                                       cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_beams_by_definition),
+                                       cmocka_unit_test(test_out_of_memory)};
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
