@@ -14,8 +14,9 @@
  *   - `_backward` takes what `_forward` read, and dy, the derivative of the loss by the output. It ADDS the derivatives
  *     by inputs and parameters to dx, dw, ...; set them to 0 first. NULL: not wanted. They must not overlap with dy.
  *   - A row's result is the same bits for any number of rows beside it and any number of threads.
- *   - HSC_EINVAL: a size is out of range or an array is NULL; the message names it. HSC_ENOMEM: no room for scratch.
- *     What returns void cannot fail. n_rows and n_batch may be 0, and nothing happens.
+ *   - HSC_EINVAL: a size is out of range (2^30 is the largest) or an array is NULL; the message names it. HSC_ENOMEM:
+ *     no room for scratch. What returns void cannot fail and does not look at its arrays. n_rows, and in other layers
+ *     than attention n_batch and n, may be 0, and nothing happens. `_kept` is 0 for sizes that are out of range.
  */
 #ifndef HEADSCOPE_NN_H
 #define HEADSCOPE_NN_H
@@ -88,7 +89,8 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_nn_cross_entropy_backward(const float *log
 /* ----------------------------------------------------------------------------------------------------- norms ---- */
 
 /* y = gain (x - mean) / sqrt(var + eps) + bias, mean and (biased) variance of each row of x [n_rows][n] (Ba et al.
- * 2016, nn.LayerNorm). gain, bias [n] or NULL (1 and 0). y may be x. A constant row gives the bias. */
+ * 2016, nn.LayerNorm). gain, bias [n] or NULL (1 and 0). y may be x. A constant row gives the bias
+ * where eps is above 0. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_nn_layer_norm_forward(const float *x, const float *gain, const float *bias,
                                                             float eps, int n_rows, int n, float *y, hsc_error *err);
 /* dgain, dbias [n]. */

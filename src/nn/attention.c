@@ -194,7 +194,7 @@ void hsc__nn_head_backward(const hsc__exec *exec, const hsc__nn_head *head, cons
 hsc_status hsc__nn_mask_check(const hsc_nn_mask *mask, int n_query, int n_key, hsc_error *err)
 {
     if (!mask) return HSC_OK;
-    HSC__AT_LEAST(mask->window, 0);
+    HSC_FAIL_IF(mask->window < 0, HSC_EINVAL, "window is %d, below 0", mask->window);
     bool moving = mask->causal || mask->window > 0;
     HSC_FAIL_IF(moving && n_query > n_key, HSC_EINVAL, "%d queries are the last of %d positions: too many", n_query,
                 n_key);
@@ -229,13 +229,15 @@ static hsc_nn_attention_shape with_defaults(hsc_nn_attention_shape s)
 
 static hsc_status check(const hsc_nn_attention_shape *s, const hsc_nn_mask *mask, hsc_error *err)
 {
-    HSC__AT_LEAST(s->n_batch, 1);
-    HSC__AT_LEAST(s->n_heads, 1);
-    HSC__AT_LEAST(s->n_kv_heads, 1);
-    HSC__AT_LEAST(s->n_query, 1);
-    HSC__AT_LEAST(s->n_key, 1);
-    HSC__AT_LEAST(s->d_k, 1);
-    HSC__AT_LEAST(s->d_v, 1);
+    HSC__SIZE(s->n_batch, 1);
+    HSC__SIZE(s->n_heads, 1);
+    HSC__SIZE(s->n_kv_heads, 1);
+    HSC__SIZE(s->n_query, 1);
+    HSC__SIZE(s->n_key, 1);
+    HSC__SIZE(s->d_k, 1);
+    HSC__SIZE(s->d_v, 1);
+    HSC_FAIL_IF(s->n_batch > HSC__NN_MOST / s->n_heads, HSC_EINVAL, "%d batches of %d heads are too many", s->n_batch,
+                s->n_heads);
     HSC_FAIL_IF(s->n_heads % s->n_kv_heads, HSC_EINVAL, "n_kv_heads, %d, does not divide n_heads, %d", s->n_kv_heads,
                 s->n_heads);
     return hsc__nn_mask_check(mask, s->n_query, s->n_key, err);

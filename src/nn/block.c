@@ -34,9 +34,9 @@ static void place(layout *l, hsc_nn_block_tensor tensor, const char *name, int r
 static hsc_status make_layout(const hsc_nn_block *block, layout *l, hsc_error *err)
 {
     HSC__NEED(block);
-    HSC__AT_LEAST(block->d_model, 1);
-    HSC__AT_LEAST(block->n_heads, 1);
-    HSC__AT_LEAST(block->d_ff, 1);
+    HSC__SIZE(block->d_model, 1);
+    HSC__SIZE(block->n_heads, 1);
+    HSC__SIZE(block->d_ff, 1);
     HSC_FAIL_IF(block->d_model > INT32_MAX / 3, HSC_EINVAL, "d_model is %d: too large", block->d_model);
     HSC_FAIL_IF(block->d_model % block->n_heads, HSC_EINVAL, "n_heads, %d, does not divide d_model, %d", block->n_heads,
                 block->d_model);
@@ -164,18 +164,17 @@ static kept_parts kept_of(const layers *all, int n_batch, int n, float *kept)
 size_t hsc_nn_block_kept(const hsc_nn_block *block, int n_batch, int n)
 {
     layout l;
-    if (make_layout(block, &l, NULL) != HSC_OK || n_batch <= 0 || n <= 0) return 0;
+    if (n_batch <= 0 || n <= 0 || n_batch > HSC__NN_MOST / n || make_layout(block, &l, NULL) != HSC_OK) return 0;
     hsc_nn_heads heads = {.q = {.n_out = block->d_model}, .v = {.n_out = block->d_model}};
     hsc_nn_feed_forward ff = {.in = {.n_out = block->d_ff}};
     return 3 * (size_t)n_batch * (size_t)n * (size_t)block->d_model + hsc_nn_heads_kept(&heads, n_batch, n) +
            hsc_nn_feed_forward_kept(&ff, n_batch * n);
 }
 
-static hsc_status check_input(const hsc_nn_block *block, const layers *all, const hsc_nn_mask *mask, const float *x,
-                              int n_batch, int n, hsc_error *err)
+static hsc_status check_input(const layers *all, const hsc_nn_mask *mask, const float *x, int n_batch, int n,
+                              hsc_error *err)
 {
     HSC_TRY(hsc__nn_heads_check(&all->heads, mask, n_batch, n, err));
-    HSC_FAIL_IF(block->d_ff > INT32_MAX / 2, HSC_EINVAL, "d_ff is %d: too large", block->d_ff);
     if (n_batch && n) HSC__NEED(x);
     return HSC_OK;
 }
@@ -195,7 +194,7 @@ hsc_status hsc_nn_block_forward(const hsc_nn_block *block, const float *paramete
     HSC_TRY(make_layout(block, &l, err));
     HSC__NEED(parameters);
     layers all = layers_of(block, &l, parameters);
-    HSC_TRY(check_input(block, &all, mask, x, n_batch, n, err));
+    HSC_TRY(check_input(&all, mask, x, n_batch, n, err));
     if (n_batch == 0 || n == 0) return HSC_OK;
     HSC__NEED(y);
     int n_rows = n_batch * n;
@@ -278,7 +277,7 @@ hsc_status hsc_nn_block_backward(const hsc_nn_block *block, const float *paramet
     HSC_TRY(make_layout(block, &l, err));
     HSC__NEED(parameters);
     layers all = layers_of(block, &l, parameters);
-    HSC_TRY(check_input(block, &all, mask, x, n_batch, n, err));
+    HSC_TRY(check_input(&all, mask, x, n_batch, n, err));
     if (n_batch == 0 || n == 0) return HSC_OK;
     HSC__NEED(kept);
     HSC__NEED(dy);

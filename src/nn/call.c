@@ -6,8 +6,15 @@
 #include "tensor/attention.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 enum { WORK_A_THREAD = 1 << 20 }; /* multiply-adds that outweigh waking a thread */
+
+const char *hsc__nn_field(const char *expression)
+{
+    const char *arrow = strrchr(expression, '>');
+    return arrow ? arrow + 1 : expression;
+}
 
 int hsc__nn_threads(double work)
 {

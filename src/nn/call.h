@@ -9,8 +9,15 @@
 
 #include <stdbool.h>
 
-#define HSC__NEED(pointer) HSC_FAIL_IF(!(pointer), HSC_EINVAL, "%s is NULL", #pointer)
-#define HSC__AT_LEAST(n, least) HSC_FAIL_IF((n) < (least), HSC_EINVAL, "%s is %d, below %d", #n, (n), (least))
+/* "n_in" of "map->n_in": what the caller knows it by. */
+const char *hsc__nn_field(const char *expression);
+
+#define HSC__NEED(pointer) HSC_FAIL_IF(!(pointer), HSC_EINVAL, "%s is NULL", hsc__nn_field(#pointer))
+/* Sizes end where an int still has room for what is added to them on the way: rounding up, doubling. */
+enum { HSC__NN_MOST = 1 << 30 };
+#define HSC__SIZE(n, least)                                                                                            \
+    HSC_FAIL_IF((n) < (least) || (n) > HSC__NN_MOST, HSC_EINVAL, "%s is %d, and must be from %d to %d",                \
+                hsc__nn_field(#n), (n), (least), HSC__NN_MOST)
 
 /* Threads for that many multiply-adds: one where a second would not pay. */
 int hsc__nn_threads(double work);

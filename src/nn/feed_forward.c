@@ -20,7 +20,7 @@ static parts parts_of(const hsc_nn_feed_forward *ff, size_t n_rows, float *kept)
 
 size_t hsc_nn_feed_forward_kept(const hsc_nn_feed_forward *ff, int n_rows)
 {
-    return n_rows <= 0 ? 0 : (size_t)n_rows * (size_t)ff->in.n_out * (ff->gate.w ? 3 : 2);
+    return !ff || n_rows <= 0 ? 0 : (size_t)n_rows * (size_t)ff->in.n_out * (ff->gate.w ? 3 : 2);
 }
 
 hsc_status hsc__nn_feed_forward_check(const hsc_nn_feed_forward *ff, hsc_error *err)
@@ -68,7 +68,7 @@ hsc_status hsc_nn_feed_forward_forward(const hsc_nn_feed_forward *ff, const floa
     float *own = NULL;
     HSC__NEED(ff);
     HSC_TRY(hsc__nn_feed_forward_check(ff, err));
-    HSC__AT_LEAST(n_rows, 0);
+    HSC__SIZE(n_rows, 0);
     if (n_rows == 0) return HSC_OK;
     HSC__NEED(x);
     HSC__NEED(y);
@@ -109,7 +109,7 @@ hsc_status hsc_nn_feed_forward_backward(const hsc_nn_feed_forward *ff, const flo
     hsc__exec exec;
     HSC__NEED(ff);
     HSC_TRY(hsc__nn_feed_forward_check(ff, err));
-    HSC__AT_LEAST(n_rows, 0);
+    HSC__SIZE(n_rows, 0);
     if (n_rows == 0) return HSC_OK;
     HSC__NEED(x);
     HSC__NEED(kept);

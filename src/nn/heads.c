@@ -34,7 +34,7 @@ static parts parts_of(const sizes *s, size_t n_rows, float *kept)
 
 size_t hsc_nn_heads_kept(const hsc_nn_heads *heads, int n_batch, int n)
 {
-    if (n_batch <= 0 || n <= 0) return 0;
+    if (!heads || n_batch <= 0 || n <= 0 || n_batch > HSC__NN_MOST / n) return 0;
     sizes s = sizes_of(heads);
     return (size_t)n_batch * (size_t)n * 2 * (s.qk + s.vz);
 }
@@ -60,9 +60,9 @@ double hsc__nn_heads_work(const hsc_nn_heads *heads, int n_batch, int n)
 
 hsc_status hsc__nn_heads_check(const hsc_nn_heads *heads, const hsc_nn_mask *mask, int n_batch, int n, hsc_error *err)
 {
-    HSC__AT_LEAST(heads->n_heads, 0);
-    HSC__AT_LEAST(n_batch, 0);
-    HSC__AT_LEAST(n, 0);
+    HSC__SIZE(heads->n_heads, 0);
+    HSC__SIZE(n_batch, 0);
+    HSC__SIZE(n, 0);
     HSC_TRY(hsc__nn_linear_check(&heads->q, err));
     HSC_TRY(hsc__nn_linear_check(&heads->k, err));
     HSC_TRY(hsc__nn_linear_check(&heads->v, err));
@@ -73,7 +73,7 @@ hsc_status hsc__nn_heads_check(const hsc_nn_heads *heads, const hsc_nn_mask *mas
                 heads->k.n_out);
     HSC_FAIL_IF(heads->q.n_out % n_heads || heads->v.n_out % n_heads, HSC_EINVAL,
                 "%d and %d outputs cannot be cut into %d heads", heads->q.n_out, heads->v.n_out, n_heads);
-    HSC_FAIL_IF(n && n_batch > INT32_MAX / n, HSC_EINVAL, "%d batches of %d rows are too many", n_batch, n);
+    HSC_FAIL_IF(n && n_batch > HSC__NN_MOST / n, HSC_EINVAL, "%d batches of %d rows are too many", n_batch, n);
     HSC_TRY(hsc__nn_mask_check(mask, n, n, err));
     if (!heads->o.w) return HSC_OK;
     HSC_TRY(hsc__nn_linear_check(&heads->o, err));

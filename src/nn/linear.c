@@ -21,8 +21,8 @@ static double work_of(const hsc_nn_linear *map, int n_rows)
 hsc_status hsc__nn_linear_check(const hsc_nn_linear *map, hsc_error *err)
 {
     HSC__NEED(map->w);
-    HSC__AT_LEAST(map->n_in, 1);
-    HSC__AT_LEAST(map->n_out, 1);
+    HSC__SIZE(map->n_in, 1);
+    HSC__SIZE(map->n_out, 1);
     return HSC_OK;
 }
 
@@ -45,7 +45,7 @@ hsc_status hsc_nn_linear_forward(const hsc_nn_linear *map, const float *x, int n
     hsc__exec exec;
     HSC__NEED(map);
     HSC_TRY(hsc__nn_linear_check(map, err));
-    HSC__AT_LEAST(n_rows, 0);
+    HSC__SIZE(n_rows, 0);
     if (n_rows == 0) return HSC_OK;
     HSC__NEED(x);
     HSC__NEED(y);
@@ -88,7 +88,7 @@ hsc_status hsc_nn_linear_backward(const hsc_nn_linear *map, const float *x, cons
     hsc__exec exec;
     HSC__NEED(map);
     HSC_TRY(hsc__nn_linear_check(map, err));
-    HSC__AT_LEAST(n_rows, 0);
+    HSC__SIZE(n_rows, 0);
     if (n_rows == 0) return HSC_OK;
     HSC__NEED(x);
     HSC__NEED(dy);
@@ -104,9 +104,9 @@ hsc_status hsc_nn_linear_backward(const hsc_nn_linear *map, const float *x, cons
 
 static hsc_status check_ids(const hsc_token *ids, int n, int n_ids, int d, hsc_error *err)
 {
-    HSC__AT_LEAST(n, 0);
-    HSC__AT_LEAST(n_ids, 1);
-    HSC__AT_LEAST(d, 1);
+    HSC__SIZE(n, 0);
+    HSC__SIZE(n_ids, 1);
+    HSC__SIZE(d, 1);
     if (n) HSC__NEED(ids);
     for (int i = 0; i < n; i++)
         HSC_FAIL_IF(ids[i] < 0 || ids[i] >= n_ids, HSC_EINVAL, "ids[%d] is %d, outside 0 to %d", i, ids[i], n_ids - 1);

@@ -14,8 +14,8 @@
 
 static hsc_status check(const float *x, float eps, int n_rows, int n, hsc_error *err)
 {
-    HSC__AT_LEAST(n_rows, 0);
-    HSC__AT_LEAST(n, 1);
+    HSC__SIZE(n_rows, 0);
+    HSC__SIZE(n, 1);
     HSC_FAIL_IF(!(eps >= 0), HSC_EINVAL, "eps is %g, below 0", (double)eps);
     if (n_rows) HSC__NEED(x);
     return HSC_OK;

@@ -24,7 +24,7 @@ static hsc_status check_waves(int d_model, double base, hsc_error *err)
 hsc_status hsc_nn_sinusoid(int n_positions, int d_model, double base, float *pe, hsc_error *err)
 {
     HSC_TRY(check_waves(d_model, base, err));
-    HSC__AT_LEAST(n_positions, 0);
+    HSC__SIZE(n_positions, 0);
     if (n_positions == 0) return HSC_OK;
     HSC__NEED(pe);
     for (int i = 0; i < d_model / 2; i++) {
@@ -59,12 +59,14 @@ static int rotated(const hsc_nn_rope *rope)
 static hsc_status check_rope(const hsc_nn_rope *rope, int n_outer, int n_pos, int n_inner, hsc_error *err)
 {
     HSC__NEED(rope);
-    HSC__AT_LEAST(rope->d_head, 1);
-    HSC__AT_LEAST(n_outer, 0);
-    HSC__AT_LEAST(n_pos, 0);
-    HSC__AT_LEAST(n_inner, 0);
+    HSC__SIZE(rope->d_head, 1);
+    HSC__SIZE(n_outer, 0);
+    HSC__SIZE(n_pos, 0);
+    HSC__SIZE(n_inner, 0);
     HSC_FAIL_IF(rotated(rope) < 0 || rotated(rope) % 2 || rotated(rope) > rope->d_head, HSC_EINVAL,
                 "n_rotated is %d, and must be even and at most d_head, %d", rotated(rope), rope->d_head);
+    HSC_FAIL_IF((double)n_outer * n_pos * n_inner * rope->d_head > HSC__NN_MOST * 0x1p30, HSC_EINVAL,
+                "%d times %d times %d heads of %d are too many", n_outer, n_pos, n_inner, rope->d_head);
     HSC_FAIL_IF(!(rope->base >= 0), HSC_EINVAL, "base is %g, below 0", rope->base);
     return HSC_OK;
 }

@@ -9,8 +9,8 @@
 
 static hsc_status check_rows(int n_rows, int n, hsc_error *err)
 {
-    HSC__AT_LEAST(n_rows, 0);
-    HSC__AT_LEAST(n, 1);
+    HSC__SIZE(n_rows, 0);
+    HSC__SIZE(n, 1);
     return HSC_OK;
 }
 
@@ -48,8 +48,8 @@ void hsc_nn_softmax_jacobian(const float *p, int n, float *jacobian)
 
 static hsc_status check_targets(const hsc_token *targets, int n_rows, int n_classes, hsc_error *err)
 {
-    HSC__AT_LEAST(n_rows, 0);
-    HSC__AT_LEAST(n_classes, 1);
+    HSC__SIZE(n_rows, 0);
+    HSC__SIZE(n_classes, 1);
     if (n_rows) HSC__NEED(targets);
     for (int r = 0; r < n_rows; r++)
         HSC_FAIL_IF(targets[r] >= n_classes, HSC_EINVAL, "targets[%d] is %d, of %d classes", r, targets[r], n_classes);

@@ -7,6 +7,8 @@
 
 #include "failing_alloc.h"
 
+#include <limits.h>
+
 #define OK(call) assert_int_equal((call), HSC_OK)
 #define REFUSED(call, words)                                                                                           \
     do {                                                                                                               \
@@ -283,6 +285,32 @@ static void test_refusals(void **state)
     OK(hsc_nn_softmax_forward(NULL, 0, 1, NULL, NULL));
 }
 
+/* Sizes whose products, or whose rounding up, no int holds; under the sanitizers this is more than a wrong message. */
+static void test_sizes_out_of_range(void **state)
+{
+    (void)state;
+    float x[8] = {0}, y[8];
+    hsc_nn_attention_shape shape = {.n_batch = 65536, .n_heads = 65536, .n_query = 1, .n_key = 1, .d_k = 1, .d_v = 1};
+    REFUSED(hsc_nn_attention_forward(&shape, NULL, x, x, x, y, NULL, &err), "65536 batches of 65536 heads");
+    shape = (hsc_nn_attention_shape){.n_query = 1, .n_key = INT_MAX, .d_k = 1, .d_v = 1};
+    REFUSED(hsc_nn_attention_forward(&shape, NULL, x, x, x, y, NULL, &err), "n_key is 2147483647, and must be from 1");
+    assert_int_equal(hsc_nn_attention_forward(&shape, NULL, x, x, x, y, NULL, NULL), HSC_EINVAL);
+    hsc_nn_block block = {.d_model = 1, .n_heads = 1, .d_ff = 1};
+    REFUSED(hsc_nn_block_forward(&block, x, NULL, x, 46341, 46341, y, NULL, NULL, &err), "46341 batches of 46341 rows");
+    hsc_nn_heads heads = {.q = hsc_nn_matrix(x, 1, 1), .k = hsc_nn_matrix(x, 1, 1), .v = hsc_nn_matrix(x, 1, 1)};
+    REFUSED(hsc_nn_heads_forward(&heads, NULL, x, INT_MAX, 1, y, NULL, NULL, &err), "n_batch is 2147483647");
+    hsc_nn_rope rope = {.d_head = 65536};
+    REFUSED(hsc_nn_rope_forward(&rope, x, NULL, 65536, 65536, 65536, y, &err), "too many");
+    REFUSED(hsc_nn_linear_forward(&(hsc_nn_linear){x, NULL, INT_MAX, 1, 0}, x, 1, y, &err), "n_in is 2147483647");
+    assert_int_equal(hsc_nn_block_kept(&block, INT_MAX, INT_MAX), 0);
+    assert_int_equal(hsc_nn_heads_kept(&heads, INT_MAX, INT_MAX), 0);
+    assert_int_equal(hsc_nn_heads_kept(NULL, 1, 1), 0);
+    assert_int_equal(hsc_nn_feed_forward_kept(NULL, 1), 0);
+    unsigned char allowed[3] = {1, 1, 1};
+    hsc_nn_mask_sliding(3, 1, INT_MAX, allowed); /* two queries stand before the first key */
+    assert_memory_equal(allowed, ((const unsigned char[]){0, 0, 1}), 3);
+}
+
 /* ------------------------------------------------------------------------------- same bits, and running out of memory
  * -- */
 
@@ -386,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_activations_far_out),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_sizes_out_of_range),
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_out_of_memory),
     };
