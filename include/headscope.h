@@ -109,9 +109,14 @@ typedef struct hsc_span {
 /* A growing list of tokens. Zero it before its first use; hsc_encode reuses its memory. */
 typedef struct hsc_encoding {
     hsc_token *ids;  /* [n] */
-    hsc_span *spans; /* [n] */
+    hsc_span *spans; /* [n] in the token's own text */
     size_t n;
     size_t capacity;
+    int32_t *words; /* [n] the word that a token is a piece of, counted from 0 in its text as the pre-tokenizer cuts it;
+                       -1 for a token that was added */
+    int32_t
+        *segments; /* [n] what encoders embed beside a token (token_type_ids): mostly 0, and 1 for the second text */
+    signed char *texts; /* [n] 0, or 1 for the second text of a pair; -1 for a token that was added */
 } hsc_encoding;
 
 typedef enum {
@@ -134,6 +139,11 @@ HSC_API size_t hsc_tokenizer_size(const hsc_tokenizer *tokenizer);
  * text. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_encode(const hsc_tokenizer *tokenizer, const char *text, size_t n_bytes,
                                              unsigned flags, hsc_encoding *out, hsc_error *err);
+/* Two texts as one sequence (question and passage, premise and claim), as the tokenizer's post-processor joins them:
+ * "[CLS] first [SEP] second [SEP]". Without HSC_ENCODE_ADD_SPECIAL the texts stand side by side. As hsc_encode. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_encode_pair(const hsc_tokenizer *tokenizer, const char *first, size_t n_first,
+                                                  const char *second, size_t n_second, unsigned flags,
+                                                  hsc_encoding *out, hsc_error *err);
 HSC_API void hsc_encoding_free(hsc_encoding *encoding);
 
 /* The bytes that one token stands for, not terminated, perhaps not whole UTF-8. NULL when the id is not in the

@@ -243,6 +243,13 @@ hsc_status hsc__tokens_encode(hsc__tokens *out, const hsc_tokenizer *tokenizer, 
     return make_texts(out, tokenizer, err);
 }
 
+hsc_status hsc__tokens_encode_pair(hsc__tokens *out, const hsc_tokenizer *tokenizer, const char *first, size_t n_first,
+                                   const char *second, size_t n_second, unsigned flags, hsc_error *err)
+{
+    HSC_TRY(hsc_encode_pair(tokenizer, first, n_first, second, n_second, flags, &out->encoding, err));
+    return make_texts(out, tokenizer, err);
+}
+
 hsc_status hsc__tokens_from_ids(hsc__tokens *out, const hsc_tokenizer *tokenizer, const hsc__ids *ids, hsc_error *err)
 {
     out->encoding.ids = hsc__calloc(ids->n, sizeof *ids->ids);

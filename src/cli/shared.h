@@ -72,6 +72,9 @@ typedef struct hsc__tokens {
 /* Encodes n bytes; `flags` as in hsc_encode. An empty text may give no token. */
 hsc_status hsc__tokens_encode(hsc__tokens *out, const hsc_tokenizer *tokenizer, const char *text, size_t n,
                               unsigned flags, hsc_error *err);
+/* Two texts as hsc_encode_pair joins them. */
+hsc_status hsc__tokens_encode_pair(hsc__tokens *out, const hsc_tokenizer *tokenizer, const char *first, size_t n_first,
+                                   const char *second, size_t n_second, unsigned flags, hsc_error *err);
 /* Takes ids as they are; without a tokenizer, or for an id that it does not know, the text is the id. */
 hsc_status hsc__tokens_from_ids(hsc__tokens *out, const hsc_tokenizer *tokenizer, const hsc__ids *ids, hsc_error *err);
 void hsc__tokens_free(hsc__tokens *tokens);

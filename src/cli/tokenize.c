@@ -5,16 +5,18 @@
 #include <string.h>
 
 typedef struct values {
-    const char *model, *file;
+    const char *model, *file, *pair;
     hsc__ids decode;
     bool no_special, parse_special, json;
 } values;
 
 static const hsc__option options[] = {
     {"model", 'm', HSC__OPT_TEXT, "MODEL", offsetof(values, model), 0, 0,
-     "A folder with tokenizer.json or vocab.json and merges.txt, a tokenizer.json, a .gguf file, or a name in the Hub "
-     "cache. Default: HEADSCOPE_MODEL of the environment."},
+     "A folder with tokenizer.json, vocab.txt, or vocab.json and merges.txt; a tokenizer.json, a .gguf file, or a name "
+     "in the Hub cache. Default: HEADSCOPE_MODEL of the environment."},
     {"file", 'f', HSC__OPT_TEXT, "FILE", offsetof(values, file), 0, 0, "Read the text from a file, byte for byte."},
+    {"pair", 'p', HSC__OPT_TEXT, "TEXT", offsetof(values, pair), 0, 0,
+     "A second text, joined to the first as the tokenizer joins two: question and passage, premise and claim."},
     {"decode", 'd', HSC__OPT_IDS, "IDS", offsetof(values, decode), 0, 0,
      "Turn ids such as 464,5044 back into text; exactly the text's bytes are written."},
     {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
@@ -22,12 +24,15 @@ static const hsc__option options[] = {
     {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, parse_special), 0, 0,
      "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
     {"json", 0, HSC__OPT_FLAG, NULL, offsetof(values, json), 0, 0,
-     "Print {\"ids\":[],\"tokens\":[]}; with tokens that are not whole UTF-8 also \"bytes\" in hexadecimal."},
+     "Print {\"ids\":[],\"tokens\":[]}; with tokens that are not whole UTF-8 also \"bytes\" in hexadecimal, with "
+     "--pair also "
+     "\"segments\"."},
 };
 
 static const hsc__command command = {
     .name = "tokenize",
-    .usage = "-m MODEL TEXT\n-m MODEL -            (standard input)\n-m MODEL --file FILE\n-m MODEL --decode IDS",
+    .usage = "-m MODEL TEXT [--pair TEXT]\n-m MODEL -            (standard input)\n-m MODEL --file FILE\n-m MODEL "
+             "--decode IDS",
     .about =
         "Shows how a model cuts a text into tokens: position, id, bytes of the text, and the token itself. Blanks at "
         "the ends and line ends are made visible; a token that is not a whole character shows its bytes.",
@@ -37,33 +42,35 @@ static const hsc__command command = {
                 "    which word became which token\n"
                 "printf 'a\\0b' | headscope tokenize -m gpt2 --json -\n"
                 "    raw bytes from standard input\n"
+                "headscope tokenize -m bert \"Who is tired?\" --pair \"The animal is tired.\"\n"
+                "    two texts as one sequence, and the segment of each token\n"
                 "headscope tokenize -m gpt2 --decode 464,5044\n"
                 "    ids back to text",
     .max_args = 1,
 };
 
-static void add_row(hsc__string *out, const hsc_tokenizer *tokenizer, const hsc__tokens *tokens, size_t i)
+static void add_row(hsc__string *out, const hsc_tokenizer *tokenizer, const hsc__tokens *tokens, size_t i, bool pair)
 {
-    hsc_token id = tokens->encoding.ids[i];
-    hsc_span span = tokens->encoding.spans[i];
-    hsc__string_printf(out, "%5zu %7d  %6zu %6zu  ", i, id, span.start, span.end);
+    const hsc_encoding *e = &tokens->encoding;
+    hsc__string_printf(out, "%5zu %7d  %6zu %6zu  ", i, e->ids[i], e->spans[i].start, e->spans[i].end);
+    if (pair) hsc__string_printf(out, "%4c  %7d  ", e->texts[i] < 0 ? '-' : 'A' + e->texts[i], e->segments[i]);
     hsc__text_label(out, tokens->texts[i].bytes, tokens->texts[i].n);
-    hsc__string_text(out, hsc_token_is_special(tokenizer, id) ? "  (special)\n" : "\n");
+    hsc__string_text(out, hsc_token_is_special(tokenizer, e->ids[i]) ? "  (special)\n" : "\n");
 }
 
-static int print_table(const hsc_tokenizer *tokenizer, const hsc__tokens *tokens, size_t n_bytes)
+static int print_table(const hsc_tokenizer *tokenizer, const hsc__tokens *tokens, size_t n_bytes, bool pair)
 {
     hsc__string out = {0};
     size_t n = tokens->encoding.n;
     hsc__string_printf(&out, "%zu token%s, %zu byte%s\n", n, n == 1 ? "" : "s", n_bytes, n_bytes == 1 ? "" : "s");
-    if (n) hsc__string_text(&out, "  pos      id    from     to  token\n");
-    for (size_t i = 0; i < n; i++) add_row(&out, tokenizer, tokens, i);
+    if (n) hsc__string_printf(&out, "  pos      id    from     to  %stoken\n", pair ? "text  segment  " : "");
+    for (size_t i = 0; i < n; i++) add_row(&out, tokenizer, tokens, i, pair);
     return hsc__cli_write_string(&out);
 }
 
-static int print_json(const hsc__tokens *tokens)
+static int print_json(const hsc__tokens *tokens, bool pair)
 {
-    json_t *ids = json_array(), *texts = json_array(), *bytes = json_array();
+    json_t *ids = json_array(), *texts = json_array(), *bytes = json_array(), *segments = json_array();
     bool whole = true;
     for (size_t i = 0; i < tokens->encoding.n; i++) {
         const hsc__label *text = &tokens->texts[i];
@@ -72,12 +79,15 @@ static int print_json(const hsc__tokens *tokens)
         json_array_append_new(ids, json_integer(tokens->encoding.ids[i]));
         json_array_append(texts, json_object_get(parts, "text"));
         json_array_append(bytes, hex ? hex : json_null());
+        json_array_append_new(segments, json_integer(tokens->encoding.segments[i]));
         whole = whole && !hex;
         json_decref(parts);
     }
     json_t *root = json_pack("{s:o,s:o}", "ids", ids, "tokens", texts);
-    if (whole) json_decref(bytes);
-    else json_object_set_new(root, "bytes", bytes);
+    if (!whole) json_object_set(root, "bytes", bytes);
+    if (pair) json_object_set(root, "segments", segments);
+    json_decref(bytes);
+    json_decref(segments);
     return hsc__json_print(root);
 }
 
@@ -86,10 +96,14 @@ static int encode(const values *v, const hsc_tokenizer *tokenizer, const hsc__st
     hsc_error err = {0};
     hsc__tokens tokens = {0};
     unsigned flags = hsc__encode_flags(v->no_special, v->parse_special);
+    size_t n_pair = v->pair ? strlen(v->pair) : 0;
     int result;
-    if (hsc__tokens_encode(&tokens, tokenizer, text->data, text->n, flags, &err) != HSC_OK)
-        result = hsc__cli_fail(&err);
-    else result = v->json ? print_json(&tokens) : print_table(tokenizer, &tokens, text->n);
+    hsc_status status =
+        v->pair ? hsc__tokens_encode_pair(&tokens, tokenizer, text->data, text->n, v->pair, n_pair, flags, &err)
+                : hsc__tokens_encode(&tokens, tokenizer, text->data, text->n, flags, &err);
+    if (status != HSC_OK) result = hsc__cli_fail(&err);
+    else if (v->json) result = print_json(&tokens, v->pair != NULL);
+    else result = print_table(tokenizer, &tokens, text->n + n_pair, v->pair != NULL);
     hsc__tokens_free(&tokens);
     return result;
 }
@@ -151,7 +165,8 @@ int hsc__cli_tokenize(int argc, char **argv)
     int result = hsc__cli_parse(&command, argc, argv, &v, &args);
     if (result == HSC__CLI_GO_ON) {
         int sources = (args.n > 0) + (v.file != NULL) + (v.decode.ids != NULL);
-        if (sources == 1) result = tokenize(&v, args.n ? args.list[0] : NULL, &bytes);
+        if (v.pair && v.decode.ids) result = hsc__cli_misuse(&command, "--pair and --decode do not go together");
+        else if (sources == 1) result = tokenize(&v, args.n ? args.list[0] : NULL, &bytes);
         else if (sources == 0)
             result = hsc__cli_misuse(&command, "no text: give TEXT, - for standard input, --file or --decode");
         else result = hsc__cli_misuse(&command, "more than one of TEXT, --file and --decode");

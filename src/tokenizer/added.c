@@ -153,21 +153,6 @@ static bool word_after(const hsc__added_search *s, size_t i)
     return i < s->n && hsc__utf8_read(s->text + i, s->n - i, &c) > 0 && hsc__is_word(c);
 }
 
-static size_t strip_left(const hsc__added_search *s, size_t i)
-{
-    for (size_t back = 1; back <= 3 && back <= i - s->done;) { /* no blank takes more than three bytes */
-        int32_t c;
-        bool whole = hsc__utf8_read(s->text + i - back, back, &c) == (int)back;
-        if (whole && hsc__is_space(c)) {
-            i -= back;
-            back = 1;
-        } else {
-            back++;
-        }
-    }
-    return i;
-}
-
 static size_t strip_right(const hsc__added_search *s, size_t i)
 {
     while (i < s->n) {
@@ -194,7 +179,7 @@ const hsc__added_token *hsc__added_next(hsc__added_search *s, size_t *start, siz
         s->from = stop;
         if (token->special && !s->parse_special) continue;
         if (token->single_word && (word_before(s, i) || word_after(s, stop))) continue;
-        *start = token->lstrip ? strip_left(s, i) : i;
+        *start = token->lstrip ? hsc__trim_right(s->text, s->done, i) : i;
         *end = token->rstrip ? strip_right(s, stop) : stop;
         if (*start < s->done) *start = s->done;
         s->done = *end;

@@ -164,16 +164,6 @@ struct hsc__bpe_node {
 };
 #define NO_NODE UINT32_MAX
 
-void hsc__bpe_scratch_free(hsc__bpe_scratch *scratch)
-{
-    hsc__free(scratch->ids);
-    hsc__free(scratch->ends);
-    hsc__free(scratch->nodes);
-    hsc__free(scratch->heap);
-    hsc__free(scratch->spelled);
-    *scratch = (hsc__bpe_scratch){0};
-}
-
 /* A score as a rank: the higher the score, the lower the rank. */
 static uint32_t rank_of_score(float score)
 {
@@ -213,8 +203,8 @@ static inline uint32_t find_byte_pair(const hsc__bpe *bpe, const char *bytes, hs
     return pair->rank_1 - 1; /* none: 0 - 1 is NO_RANK */
 }
 
-/* Symbols are scratch->ids and ->ends; merges them in place. */
-static void merge_short(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word)
+/* Symbols are the word's ids and ends; merges them in place. */
+static void merge_short(const hsc__bpe *bpe, hsc__word *s, const char *word)
 {
     uint32_t rank[SHORT];
     hsc_token merged[SHORT], *id = s->ids;
@@ -276,13 +266,13 @@ static void set_pair(const hsc__bpe *bpe, struct hsc__bpe_node *node, uint32_t i
 }
 
 /* Each merge pushes at most two pairs, so the heap never holds more than three a symbol. */
-static hsc_status reserve_long(hsc__bpe_scratch *s, hsc_error *err)
+static hsc_status reserve_long(hsc__word *s, hsc_error *err)
 {
     HSC_TRY(hsc__grow(&s->nodes, &s->nodes_capacity, s->n, sizeof *s->nodes, err));
     return hsc__grow(&s->heap, &s->heap_capacity, s->n * 3, sizeof *s->heap, err);
 }
 
-static hsc_status merge_long(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, hsc_error *err)
+static hsc_status merge_long(const hsc__bpe *bpe, hsc__word *s, const char *word, hsc_error *err)
 {
     HSC_TRY(reserve_long(s, err));
     struct hsc__bpe_node *node = s->nodes;
@@ -324,25 +314,13 @@ static hsc_status merge_long(const hsc__bpe *bpe, hsc__bpe_scratch *s, const cha
     return HSC_OK;
 }
 
-static void add_symbol(hsc__bpe_scratch *s, hsc_token id, size_t end)
-{
-    s->ids[s->n] = id;
-    s->ends[s->n++] = (uint32_t)end;
-}
-
-static hsc_status fail_unspelled(unsigned char byte, hsc_error *err)
-{
-    return hsc__fail(err, HSC_EINVAL, 0,
-                     "the vocabulary cannot spell the text: no token for byte 0x%02X and no unknown token", byte);
-}
-
-static hsc_status start_from_bytes(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n, hsc_error *err)
+static hsc_status start_from_bytes(const hsc__bpe *bpe, hsc__word *s, const char *word, size_t n, hsc_error *err)
 {
     for (size_t i = 0; i < n; i++) {
         unsigned char b = (unsigned char)word[i];
         hsc_token id = bpe->byte_id[b] >= 0 ? bpe->byte_id[b] : bpe->unk;
-        if (id < 0) return fail_unspelled(b, err);
-        add_symbol(s, id, i + 1);
+        if (id < 0) return hsc__fail_unspelled(word[i], err);
+        hsc__word_add(s, id, i + 1);
     }
     return HSC_OK;
 }
@@ -356,8 +334,7 @@ static bool has_bytes(const hsc__bpe *bpe, const char *text, size_t n)
 
 /* SentencePiece falls back to bytes only after merging: a character that is no token may still be part of one. So with
  * scores such a symbol starts as -1, and spell_rest replaces it. */
-static hsc_status start_from_characters(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n,
-                                        hsc_error *err)
+static hsc_status start_from_characters(const hsc__bpe *bpe, hsc__word *s, const char *word, size_t n, hsc_error *err)
 {
     bool after_unk = false;
     for (size_t i = 0; i < n;) {
@@ -365,17 +342,17 @@ static hsc_status start_from_characters(const hsc__bpe *bpe, hsc__bpe_scratch *s
         size_t length = (size_t)hsc__utf8_read(word + i, n - i, &c), end = i + length;
         hsc_token id = c < 0 ? -1 : hsc__vocab_find(bpe->vocab, word + i, length);
         if (id >= 0 || bpe->scores) {
-            add_symbol(s, id, end);
+            hsc__word_add(s, id, end);
             after_unk = false;
         } else if (bpe->byte_fallback && has_bytes(bpe, word + i, length)) {
-            for (size_t k = i; k < end; k++) add_symbol(s, bpe->byte_id[(unsigned char)word[k]], k + 1);
+            for (size_t k = i; k < end; k++) hsc__word_add(s, bpe->byte_id[(unsigned char)word[k]], k + 1);
             after_unk = false;
         } else if (bpe->unk < 0) {
-            return fail_unspelled((unsigned char)word[i], err);
+            return hsc__fail_unspelled(word[i], err);
         } else if (after_unk && bpe->fuse_unk) {
             s->ends[s->n - 1] = (uint32_t)end;
         } else {
-            add_symbol(s, bpe->unk, end);
+            hsc__word_add(s, bpe->unk, end);
             after_unk = true;
         }
         i = end;
@@ -384,7 +361,7 @@ static hsc_status start_from_characters(const hsc__bpe *bpe, hsc__bpe_scratch *s
 }
 
 /* Replaces symbols -1 by the tokens of their bytes, or by the unknown token. There is room: a token for every byte. */
-static hsc_status spell_rest(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, hsc_error *err)
+static hsc_status spell_rest(const hsc__bpe *bpe, hsc__word *s, const char *word, hsc_error *err)
 {
     size_t n_added = 0, n_old = s->n;
     for (size_t i = 0; i < n_old; i++) {
@@ -395,7 +372,7 @@ static hsc_status spell_rest(const hsc__bpe *bpe, hsc__bpe_scratch *s, const cha
     for (size_t i = n_old, to = s->n; i-- > 0;) {
         size_t start = i ? s->ends[i - 1] : 0, end = s->ends[i];
         if (s->ids[i] >= 0 || !has_bytes(bpe, word + start, end - start)) {
-            if (s->ids[i] < 0 && bpe->unk < 0) return fail_unspelled((unsigned char)word[start], err);
+            if (s->ids[i] < 0 && bpe->unk < 0) return hsc__fail_unspelled(word[start], err);
             to--;
             s->ids[to] = s->ids[i] >= 0 ? s->ids[i] : bpe->unk;
             s->ends[to] = (uint32_t)end;
@@ -411,7 +388,7 @@ static hsc_status spell_rest(const hsc__bpe *bpe, hsc__bpe_scratch *s, const cha
 }
 
 /* The token that is this whole word, or -1. */
-static hsc_status find_whole(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n, hsc_token *out,
+static hsc_status find_whole(const hsc__bpe *bpe, hsc__word *s, const char *word, size_t n, hsc_token *out,
                              hsc_error *err)
 {
     if (bpe->byte_level) {
@@ -423,17 +400,14 @@ static hsc_status find_whole(const hsc__bpe *bpe, hsc__bpe_scratch *s, const cha
     return HSC_OK;
 }
 
-hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__bpe_scratch *s, const char *word, size_t n, hsc_error *err)
+hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__word *s, const char *word, size_t n, hsc_error *err)
 {
-    HSC_FAIL_IF(n >= NO_NODE, HSC_EINVAL, "a word of %zu bytes, at most %u are accepted", n, NO_NODE - 1);
-    HSC_TRY(hsc__grow(&s->ids, &s->capacity, n, sizeof *s->ids, err));
-    HSC_TRY(hsc__grow(&s->ends, &s->ends_capacity, n, sizeof *s->ends, err));
-    s->n = 0;
+    HSC_TRY(hsc__word_begin(s, n, err));
     if (bpe->ignore_merges) {
         hsc_token whole = -1;
         HSC_TRY(find_whole(bpe, s, word, n, &whole, err));
         if (whole >= 0) {
-            add_symbol(s, whole, n);
+            hsc__word_add(s, whole, n);
             return HSC_OK;
         }
     }

@@ -7,6 +7,7 @@
 #define HSC_TOKENIZER_BPE_H
 
 #include "tokenizer/vocab.h"
+#include "tokenizer/word.h"
 
 typedef struct hsc__merge {
     hsc_token left, right; /* left -1: an empty slot */
@@ -46,20 +47,8 @@ hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__byte
 hsc_status hsc__bpe_finish(hsc__bpe *bpe, hsc_error *err);
 void hsc__bpe_free(hsc__bpe *bpe);
 
-/* Memory of one hsc_encode call, reused from word to word. Zero it before use. */
-typedef struct hsc__bpe_scratch {
-    hsc_token *ids; /* [n] the word's tokens */
-    uint32_t *ends; /* [n] the byte of the word at which each token ends */
-    size_t n, capacity, ends_capacity;
-    struct hsc__bpe_node *nodes;
-    uint64_t *heap;
-    char *spelled; /* a word in the byte alphabet, for ignore_merges */
-    size_t nodes_capacity, heap_capacity, spelled_capacity;
-} hsc__bpe_scratch;
-void hsc__bpe_scratch_free(hsc__bpe_scratch *scratch);
-
-/* Encodes one word into scratch->ids and ->ends. Time grows as n log n at most.
+/* Encodes one word. Time grows as n log n at most.
  * HSC_EINVAL when the vocabulary cannot spell the word. */
-hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__bpe_scratch *scratch, const char *word, size_t n, hsc_error *err);
+hsc_status hsc__bpe_encode(const hsc__bpe *bpe, hsc__word *out, const char *word, size_t n, hsc_error *err);
 
 #endif

@@ -59,7 +59,7 @@ hsc_token hsc_token_find(const hsc_tokenizer *tokenizer, const char *bytes, size
 /* A token's bytes as the `first` of a text or a later one. */
 static hsc__bytes bytes_of(const hsc_tokenizer *tokenizer, hsc_token id, bool first)
 {
-    hsc__bytes bytes = tokenizer->vocab.bytes[id];
+    hsc__bytes bytes = tokenizer->inner && !first ? tokenizer->inner[id] : tokenizer->vocab.bytes[id];
     for (unsigned i = 0; first && i < tokenizer->strip.count && bytes.n && *bytes.data == tokenizer->strip.byte; i++) {
         bytes.data++;
         bytes.n--;

@@ -7,6 +7,16 @@
 
 enum { HSC__TOKENIZER_FILE_LIMIT = 1 << 29 };
 
+/* The kind of model, and what cannot be. */
+hsc_status hsc__check_model(hsc_tokenizer *t, const json_t *json, const char *path, hsc_error *err);
+/* The model: its options, and what it needs besides the vocabulary and the merges, which are there already. */
+hsc_status hsc__load_model(hsc_tokenizer *t, const json_t *json, const char *path, hsc_error *err);
+/* BERT's normalizer. */
+hsc_status hsc__add_bert_normalizer(hsc__normalizer *normalizer, bool clean, bool ideographs, bool accents_go,
+                                    bool lowercase, hsc_error *err);
+/* BERT's pre-tokenizer: white space goes, every punctuation character stands alone. */
+hsc_status hsc__add_bert_splitter(hsc__splitter *splitter, hsc_error *err);
+
 /* Each reads one component of a tokenizer.json; NULL and JSON null mean none. What is not known is HSC_EUNSUPPORTED
  * naming the component and the file. */
 hsc_status hsc__load_normalizer(hsc_tokenizer *t, const json_t *json, const char *path, hsc_error *err);
@@ -18,23 +28,36 @@ hsc_status hsc__load_decoder(hsc_tokenizer *t, const json_t *json, const char *p
 hsc_status hsc__load_added_tokens(hsc_tokenizer *t, const json_t *json, const char *path, hsc_error *err);
 
 /* tokenizer_config.json, special_tokens_map.json and added_tokens.json of a folder, where they exist: tokens that the
- * tokenizer does not have yet, and add_bos_token / add_eos_token. `defaults` names the special token of a folder whose
- * files say nothing (GPT-2's), or is NULL. */
-hsc_status hsc__load_folder_config(hsc_tokenizer *t, const char *dir, const char *defaults, hsc_error *err);
+ * tokenizer does not have yet, add_bos_token and add_eos_token, and BERT's settings. The kind says what a folder
+ * without a tokenizer.json means where its files are silent. */
+typedef enum { HSC__FOLDER_PLAIN, HSC__FOLDER_GPT2, HSC__FOLDER_BERT } hsc__folder_kind;
+hsc_status hsc__load_folder_config(hsc_tokenizer *t, const char *dir, hsc__folder_kind kind, hsc_error *err);
 
-/* Sets the template to these tokens. HSC_ENOMEM. */
-hsc_status hsc__set_template(hsc_tokenizer *t, const hsc_token *before, size_t n_before, const hsc_token *after,
-                             size_t n_after, hsc_error *err);
+/* "CLS first SEP second SEP", the second text in segment 1. */
+hsc_status hsc__set_bert_template(hsc_tokenizer *t, hsc_token cls, hsc_token sep, hsc_error *err);
 
 /* Sets the bytes of normal tokens to their texts with these replacements made. */
 hsc_status hsc__decode_pieces(hsc_tokenizer *t, const hsc__normalizer *replace, hsc_error *err);
+/* WordPiece's: behind another token, one with the prefix goes on with its word, every other one follows a blank.
+ * `cleanup` takes the blanks off that stand before punctuation and English endings. */
+hsc_status hsc__decode_words(hsc_tokenizer *t, hsc__bytes prefix, bool cleanup, hsc_error *err);
 /* The byte of a piece <0x00> to <0xFF>, or -1. */
 int hsc__byte_piece(hsc__bytes text);
 /* Makes such pieces stand for their bytes. */
 hsc_status hsc__decode_byte_pieces(hsc_tokenizer *t, hsc_error *err);
 
+/* HSC_EUNSUPPORTED: this `part` ("normalizer") of the file is of a type that is not known. */
+hsc_status hsc__load_unknown(const char *path, const char *part, const json_t *json, hsc_error *err);
+/* A required string field, copied into the tokenizer's arena. */
+hsc_status hsc__load_text(hsc_tokenizer *t, const json_t *json, const char *field, const char *path, hsc__bytes *out,
+                          hsc_error *err);
+/* The steps of a "Sequence", which lie in `field`; NULL when it is none. */
+const json_t *hsc__load_steps(const json_t *json, const char *field);
+
 /* "type" of a component, or NULL when it is no object or has none. */
 const char *hsc__type_of(const json_t *json);
+/* The next line of text[*at..n) without its line ending; *at moves behind it. */
+hsc__bytes hsc__next_line(const char *text, size_t n, size_t *at);
 /* A copy in the tokenizer's arena; data NULL when memory is out. */
 hsc__bytes hsc__keep(hsc_tokenizer *t, const char *text, size_t n);
 

@@ -1,5 +1,6 @@
 /* The decoder of a tokenizer.json, worked out once: what each token's text becomes, and what is stripped off the start
  * of the whole. Every decoder that is known acts on one token at a time but for that strip. */
+#include "base/text.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/load.h"
 
@@ -9,6 +10,8 @@
 typedef struct decoder {
     bool byte_level, byte_fallback, fused;
     hsc__normalizer replace; /* HSC__REPLACE only */
+    bool words, cleanup;     /* WordPiece's */
+    const char *prefix;
 } decoder;
 
 static hsc_status read_replace(hsc_tokenizer *t, decoder *d, const json_t *json, const char *path, hsc_error *err)
@@ -51,6 +54,13 @@ static hsc_status read_metaspace(hsc_tokenizer *t, decoder *d, const json_t *jso
     return hsc__normalizer_add(&d->replace, op, err);
 }
 
+static hsc_status read_words(decoder *d, const json_t *json, const char *path, hsc_error *err)
+{
+    d->words = true;
+    HSC_TRY(hsc__json_bool(json, "cleanup", true, &d->cleanup, path, err));
+    return hsc__json_string(json, "prefix", "##", &d->prefix, path, err);
+}
+
 static hsc_status read_decoder(hsc_tokenizer *t, decoder *d, const json_t *json, const char *path, hsc_error *err)
 {
     const char *type = hsc__type_of(json);
@@ -68,6 +78,7 @@ static hsc_status read_decoder(hsc_tokenizer *t, decoder *d, const json_t *json,
     else if (strcmp(type, "ByteFallback") == 0) d->byte_fallback = true;
     else if (strcmp(type, "Replace") == 0) return read_replace(t, d, json, path, err);
     else if (strcmp(type, "Metaspace") == 0) return read_metaspace(t, d, json, path, err);
+    else if (strcmp(type, "WordPiece") == 0) return read_words(d, json, path, err);
     else return hsc__fail(err, HSC_EUNSUPPORTED, 0, "%s: decoder \"%s\" is not supported", path, type);
     return HSC_OK;
 }
@@ -119,6 +130,61 @@ hsc_status hsc__decode_byte_pieces(hsc_tokenizer *t, hsc_error *err)
     return HSC_OK;
 }
 
+/* text[*at..) starts with `what`. */
+static bool stands_at(const hsc__string *text, size_t at, const char *what)
+{
+    size_t n = strlen(what);
+    return text->n - at >= n && memcmp(text->data + at, what, n) == 0;
+}
+
+/* Replaces one text by another in all its places. */
+static void replace_all(hsc__string *text, const char *from, const char *to)
+{
+    hsc__string out = {0};
+    for (size_t i = 0; i < text->n;) {
+        bool here = stands_at(text, i, from);
+        if (here) hsc__string_text(&out, to);
+        else hsc__string_add(&out, text->data + i, 1);
+        i += here ? strlen(from) : 1;
+    }
+    out.failed |= text->failed;
+    hsc__string_free(text);
+    *text = out;
+}
+
+/* What a token says behind another one. */
+static void spell_inner(hsc__string *out, hsc__bytes text, hsc__bytes prefix, bool cleanup)
+{
+    static const char *const changes[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
+                                             {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
+                                             {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    bool goes_on = text.n >= prefix.n && memcmp(text.data, prefix.data, prefix.n) == 0;
+    if (goes_on) hsc__string_add(out, text.data + prefix.n, text.n - prefix.n);
+    else hsc__string_text(out, " ");
+    if (!goes_on) hsc__string_add(out, text.data, text.n);
+    for (size_t i = 0; cleanup && i < sizeof changes / sizeof *changes; i++)
+        replace_all(out, changes[i][0], changes[i][1]);
+}
+
+hsc_status hsc__decode_words(hsc_tokenizer *t, hsc__bytes prefix, bool cleanup, hsc_error *err)
+{
+    size_t n_bytes = t->vocab.n * sizeof *t->inner;
+    hsc__bytes *inner = hsc__arena_alloc(&t->arena, n_bytes);
+    if (!inner) return hsc__fail_memory(err, n_bytes, "the tokens' bytes");
+    for (size_t i = 0; i < t->vocab.n; i++) {
+        hsc__string text = {0};
+        inner[i] = t->vocab.text[i];
+        if (t->vocab.kind[i] == HSC__TOKEN_NONE) continue;
+        spell_inner(&text, t->vocab.text[i], prefix, cleanup);
+        inner[i] = hsc__keep(t, text.data ? text.data : "", text.n);
+        bool failed = text.failed || !inner[i].data;
+        hsc__string_free(&text);
+        if (failed) return hsc__fail_memory(err, 1, "the tokens' bytes");
+    }
+    t->inner = inner;
+    return HSC_OK;
+}
+
 hsc_status hsc__load_decoder(hsc_tokenizer *t, const json_t *json, const char *path, hsc_error *err)
 {
     decoder d = {0};
@@ -126,6 +192,9 @@ hsc_status hsc__load_decoder(hsc_tokenizer *t, const json_t *json, const char *p
     else d.byte_level = t->bpe.byte_level;
     HSC_FAIL_IF(d.byte_level && (d.byte_fallback || d.replace.n_ops), HSC_EUNSUPPORTED,
                 "%s: decoder \"ByteLevel\" together with another is not supported", path);
+    HSC_FAIL_IF(d.words && (d.byte_level || d.byte_fallback || d.replace.n_ops), HSC_EUNSUPPORTED,
+                "%s: decoder \"WordPiece\" together with another is not supported", path);
+    if (d.words) return hsc__decode_words(t, (hsc__bytes){d.prefix, strlen(d.prefix)}, d.cleanup, err);
     if (d.byte_level) return hsc__byte_level_decode(&t->vocab, &t->arena, err);
     if (d.byte_fallback) HSC_TRY(hsc__decode_byte_pieces(t, err));
     return d.replace.n_ops ? hsc__decode_pieces(t, &d.replace, err) : HSC_OK;

@@ -13,11 +13,21 @@ enum { N_NAMED = 7 };
 static const char *const named[N_NAMED] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                            "pad_token", "cls_token", "mask_token"};
 
+/* What a folder without a tokenizer.json means when its files name no such token, in the order of `named`. */
+#define END_OF_TEXT "<|endoftext|>"
+static const char *const defaults[][N_NAMED] = {
+    [HSC__FOLDER_PLAIN] = {NULL},
+    [HSC__FOLDER_GPT2] = {END_OF_TEXT, END_OF_TEXT, END_OF_TEXT},
+    [HSC__FOLDER_BERT] = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"},
+};
+enum { BOS, EOS, UNK, SEP, PAD, CLS, MASK };
+
 typedef struct folder {
     hsc_tokenizer *t;
-    const char *dir, *defaults;
-    char *path[3];   /* of the files below */
-    json_t *file[3]; /* NULL where there is none */
+    const char *dir;
+    const char *const *defaults; /* [N_NAMED] */
+    char *path[3];               /* of the files below */
+    json_t *file[3];             /* NULL where there is none */
 } folder;
 enum { CONFIG, SPECIAL_MAP, ADDED };
 
@@ -152,39 +162,56 @@ static hsc_status add_old_tokens(folder *f, hsc_error *err)
     return HSC_OK;
 }
 
-/* The default special token of a folder that says nothing itself, when the vocabulary has it. */
-static hsc_status add_default(folder *f, hsc_error *err)
+/* A special token of a folder that does not name it, when the vocabulary has it. */
+static hsc_status add_default(folder *f, const char *text, hsc_error *err)
 {
-    if (!f->defaults || hsc__vocab_find(&f->t->vocab, f->defaults, strlen(f->defaults)) < 0) return HSC_OK;
-    json_t *content = json_string(f->defaults);
+    if (!text || hsc__vocab_find(&f->t->vocab, text, strlen(text)) < 0) return HSC_OK;
+    json_t *content = json_string(text);
     if (!content) return hsc__fail_memory(err, 1, f->dir);
     hsc_status status = add(f, CONFIG, content, NULL, -1, true, err);
     json_decref(content);
     return status;
 }
 
-static hsc_status special_id(const folder *f, const char *name, hsc_token *out, hsc_error *err)
+static hsc_status special_id(const folder *f, int name, hsc_token *out, hsc_error *err)
 {
     int file;
-    const json_t *flags, *content = named_token(f, name, &file, &flags);
-    const char *text = content ? json_string_value(content) : f->defaults;
+    const json_t *flags, *content = named_token(f, named[name], &file, &flags);
+    const char *text = content ? json_string_value(content) : f->defaults[name];
     size_t n = content ? json_string_length(content) : text ? strlen(text) : 0;
     const hsc__added_token *token = text ? hsc__added_find(&f->t->added, text, n) : NULL;
-    HSC_FAIL_IF(!token, HSC_EFORMAT, "%s: asks for %s to be added, which it does not name", f->path[CONFIG], name);
+    HSC_FAIL_IF(!token, HSC_EFORMAT, "%s: asks for %s to be added, which it does not name", f->path[CONFIG],
+                named[name]);
     *out = token->id;
     return HSC_OK;
 }
 
-static hsc_status load_template(folder *f, hsc_error *err)
+static hsc_status load_gpt2(folder *f, hsc_error *err)
 {
     bool adds[2];
     hsc_token ids[2];
     HSC_TRY(hsc__json_bool(f->file[CONFIG], "add_bos_token", false, &adds[0], f->path[CONFIG], err));
     HSC_TRY(hsc__json_bool(f->file[CONFIG], "add_eos_token", false, &adds[1], f->path[CONFIG], err));
-    for (int i = 0; i < 2; i++)
-        if (adds[i]) HSC_TRY(special_id(f, named[i], &ids[i], err));
-    if (!adds[0] && !adds[1]) return HSC_OK;
+    for (int i = BOS; i <= EOS; i++)
+        if (adds[i]) HSC_TRY(special_id(f, i, &ids[i], err));
     return hsc__set_template(f->t, &ids[0], adds[0], &ids[1], adds[1], err);
+}
+
+/* "[CLS] first [SEP] second [SEP]", and what tokenizer_config.json says of the normalizer. */
+static hsc_status load_bert(folder *f, hsc_error *err)
+{
+    const json_t *config = f->file[CONFIG];
+    const char *path = f->path[CONFIG];
+    bool lowercase, ideographs, accents_go;
+    hsc_token cls = -1, sep = -1;
+    HSC_TRY(hsc__json_bool(config, "do_lower_case", true, &lowercase, path, err));
+    HSC_TRY(hsc__json_bool(config, "tokenize_chinese_chars", true, &ideographs, path, err));
+    HSC_TRY(hsc__json_bool(config, "strip_accents", lowercase, &accents_go, path, err));
+    HSC_TRY(hsc__add_bert_normalizer(&f->t->normalizer, true, ideographs, accents_go, lowercase, err));
+    HSC_TRY(special_id(f, CLS, &cls, err));
+    HSC_TRY(special_id(f, SEP, &sep, err));
+    HSC_TRY(special_id(f, UNK, &f->t->wordpiece.unk, err));
+    return hsc__set_bert_template(f->t, cls, sep, err);
 }
 
 /* add_prefix_space of a byte-level tokenizer's configuration overrides that of its pre-tokenizer. */
@@ -193,10 +220,10 @@ static hsc_status load_prefix(folder *f, hsc_error *err)
     const json_t *value = json_object_get(f->file[CONFIG], "add_prefix_space");
     hsc_tokenizer *t = f->t;
     if (!t->bpe.byte_level || !json_is_boolean(value)) return HSC_OK;
-    if (!json_is_true(value)) t->prefix.n_ops = 0;
-    else if (t->prefix.n_ops == 0)
-        return hsc__normalizer_add(&t->prefix, (hsc__normalize_op){.kind = HSC__PREPEND_MISSING, .text = {" ", 1}},
-                                   err);
+    if (!json_is_true(value)) t->stage[0].change.n_ops = 0;
+    else if (t->stage[0].change.n_ops == 0)
+        return hsc__normalizer_add(&t->stage[0].change,
+                                   (hsc__normalize_op){.kind = HSC__PREPEND_MISSING, .text = {" ", 1}}, err);
     return HSC_OK;
 }
 
@@ -206,14 +233,19 @@ static hsc_status load(folder *f, hsc_error *err)
     const json_t *decoder = json_object_get(f->file[CONFIG], "added_tokens_decoder");
     HSC_TRY(decoder ? add_decoder_tokens(f, decoder, err) : add_old_tokens(f, err));
     HSC_TRY(add_named_tokens(f, err));
-    HSC_TRY(add_default(f, err));
+    for (int i = 0; i < N_NAMED; i++) {
+        int file;
+        const json_t *flags;
+        if (!named_token(f, named[i], &file, &flags)) HSC_TRY(add_default(f, f->defaults[i], err));
+    }
     HSC_TRY(load_prefix(f, err));
-    return f->defaults ? load_template(f, err) : HSC_OK;
+    if (f->defaults == defaults[HSC__FOLDER_GPT2]) return load_gpt2(f, err);
+    return f->defaults == defaults[HSC__FOLDER_BERT] ? load_bert(f, err) : HSC_OK;
 }
 
-hsc_status hsc__load_folder_config(hsc_tokenizer *t, const char *dir, const char *defaults, hsc_error *err)
+hsc_status hsc__load_folder_config(hsc_tokenizer *t, const char *dir, hsc__folder_kind kind, hsc_error *err)
 {
-    folder f = {.t = t, .dir = dir, .defaults = defaults};
+    folder f = {.t = t, .dir = dir, .defaults = defaults[kind]};
     hsc_status status = load(&f, err);
     for (int i = 0; i < 3; i++) {
         hsc__free(f.path[i]);

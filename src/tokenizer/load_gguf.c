@@ -1,6 +1,6 @@
 /*
  * The tokenizer in a GGUF file's metadata: tokenizer.ggml.model "gpt2" is byte-level BPE with merges, "llama" is
- * SentencePiece's BPE with scores. Texts stay in the mapping.
+ * SentencePiece's BPE with scores, "bert" is WordPiece. Texts stay in the mapping.
  */
 #include "tokenizer/byte_level.h"
 #include "tokenizer/gguf_pre.h"
@@ -42,6 +42,24 @@ static hsc_status load_token(hsc_tokenizer *t, hsc_token id, hsc__bytes text, in
     return hsc__added_put(&t->added, &added, err);
 }
 
+/* The converter marks the start of a word where BERT marks what goes on: "##ing" lies there as "ing", "to" as the mark
+ * and "to". Here they get BERT's spelling back; what stands in brackets kept it. */
+static hsc_status restore_spelling(hsc_tokenizer *t, hsc__bytes *text, hsc_error *err)
+{
+    static const char mark[3] = "\xe2\x96\x81";
+    if (text->n >= sizeof mark && memcmp(text->data, mark, sizeof mark) == 0) {
+        *text = (hsc__bytes){text->data + sizeof mark, text->n - sizeof mark};
+        return HSC_OK;
+    }
+    if (text->n && text->data[0] == '[' && text->data[text->n - 1] == ']') return HSC_OK;
+    char *spelled = hsc__arena_alloc(&t->arena, text->n + 2);
+    if (!spelled) return hsc__fail_memory(err, text->n + 2, "the vocabulary");
+    memcpy(spelled, "##", 2);
+    if (text->n) memcpy(spelled + 2, text->data, text->n);
+    *text = (hsc__bytes){spelled, text->n + 2};
+    return HSC_OK;
+}
+
 static hsc_status load_tokens(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
 {
     const hsc__bytes *texts;
@@ -54,8 +72,11 @@ static hsc_status load_tokens(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error
     HSC_FAIL_IF(n_types && n_types != n, HSC_EFORMAT, KEY("token_type") " has %zu entries, " KEY("tokens") " %zu",
                 n_types, n);
     HSC_TRY(hsc__vocab_resize(&t->vocab, n, err));
-    for (size_t i = 0; i < n; i++)
-        HSC_TRY(load_token(t, (hsc_token)i, texts[i], n_types ? types[i] : TYPE_NORMAL, err));
+    for (size_t i = 0; i < n; i++) {
+        hsc__bytes text = texts[i];
+        if (t->kind == HSC__WORDPIECE) HSC_TRY(restore_spelling(t, &text, err));
+        HSC_TRY(load_token(t, (hsc_token)i, text, n_types ? types[i] : TYPE_NORMAL, err));
+    }
     return HSC_OK;
 }
 
@@ -125,12 +146,12 @@ static hsc_status load_gpt2(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *
     hsc__gguf_pre rules;
     t->bpe.byte_level = true;
     HSC_TRY(get_pre(gguf, &pre, err));
-    HSC_TRY(hsc__gguf_pre_load(&t->splitter, &rules, pre, err));
+    HSC_TRY(hsc__gguf_pre_load(&t->stage[0].splitter, &rules, pre, err));
     t->bpe.ignore_merges = rules.ignore_merges;
     HSC_TRY(hsc__gguf_get_bool(gguf, KEY("add_space_prefix"), false, &prefix, err));
     if (prefix) {
         hsc__normalize_op op = {.kind = HSC__PREPEND_MISSING, .text = {" ", 1}};
-        HSC_TRY(hsc__normalizer_add(&t->prefix, op, err));
+        HSC_TRY(hsc__normalizer_add(&t->stage[0].change, op, err));
     }
     HSC_TRY(load_tokens(t, gguf, err));
     HSC_TRY(load_merges(t, gguf, err));
@@ -182,6 +203,37 @@ static hsc_status load_sentencepiece(hsc_tokenizer *t, const hsc__gguf *gguf, hs
     return hsc__decode_pieces(t, &unescape, err);
 }
 
+/* Whether a token has a capital of ASCII; those in brackets do not count. */
+static bool has_capitals(const hsc__vocab *vocab)
+{
+    for (size_t i = 0; i < vocab->n; i++) {
+        hsc__bytes text = vocab->text[i];
+        bool bracketed = text.n && text.data[0] == '[';
+        for (size_t k = 0; !bracketed && k < text.n; k++)
+            if (text.data[k] >= 'A' && text.data[k] <= 'Z') return true;
+    }
+    return false;
+}
+
+/* The file says nothing about the normalizer: a vocabulary without capitals is for text in lower case. */
+static hsc_status load_bert(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+{
+    static const hsc__bytes prefix = {"##", 2};
+    hsc_token cls, sep;
+    t->kind = HSC__WORDPIECE;
+    t->wordpiece.max_characters = 100;
+    HSC_TRY(load_tokens(t, gguf, err));
+    bool lowercase = !has_capitals(&t->vocab);
+    HSC_TRY(hsc__add_bert_normalizer(&t->normalizer, true, true, lowercase, lowercase, err));
+    HSC_TRY(hsc__add_bert_splitter(&t->stage[0].splitter, err));
+    HSC_TRY(hsc__wordpiece_finish(&t->wordpiece, &t->vocab, prefix, err));
+    HSC_TRY(get_id(t, gguf, KEY("unknown_token_id"), 100, &t->wordpiece.unk, err));
+    HSC_TRY(get_id(t, gguf, KEY("cls_token_id"), 101, &cls, err));
+    HSC_TRY(get_id(t, gguf, KEY("seperator_token_id"), 102, &sep, err)); /* the key is written so */
+    if (cls >= 0 && sep >= 0) HSC_TRY(hsc__set_bert_template(t, cls, sep, err));
+    return hsc__decode_words(t, prefix, true, err);
+}
+
 static hsc_status load(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
 {
     const char *model;
@@ -190,6 +242,7 @@ static hsc_status load(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
                 "has no tokenizer: " KEY("model") " is %s", model ? model : "missing");
     if (strcmp(model, "gpt2") == 0) HSC_TRY(load_gpt2(t, gguf, err));
     else if (strcmp(model, "llama") == 0) HSC_TRY(load_sentencepiece(t, gguf, err));
+    else if (strcmp(model, "bert") == 0) HSC_TRY(load_bert(t, gguf, err));
     else return hsc__fail(err, HSC_EUNSUPPORTED, 0, KEY("model") " \"%s\" is not supported", model);
     return hsc__tokenizer_finish(t, err);
 }

@@ -1,75 +1,22 @@
 /* A tokenizer.json: the long lists are read from its text, the rest through the JSON parser. */
 #include "base/file.h"
 #include "formats/content.h"
-#include "tokenizer/byte_level.h"
 #include "tokenizer/json_lists.h"
 #include "tokenizer/load.h"
 
 #include <string.h>
 
-/* What of model's fields is not just read. */
-static hsc_status check_model(const json_t *model, const char *path, hsc_error *err)
-{
-    const char *type = hsc__type_of(model);
-    static const char *const must_be_empty[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    double dropout;
-    /* Files of old write no type; theirs is BPE when there are merges. */
-    HSC_FAIL_IF(type ? strcmp(type, "BPE") != 0 : !json_object_get(model, "merges"), HSC_EUNSUPPORTED,
-                "%s: model \"%s\" is not supported", path, type ? type : "(no type)");
-    for (int i = 0; i < 2; i++) {
-        const char *text;
-        HSC_TRY(hsc__json_string(model, must_be_empty[i], "", &text, path, err));
-        HSC_FAIL_IF(*text, HSC_EUNSUPPORTED, "%s: model: \"%s\" is \"%s\", only an empty one is supported", path,
-                    must_be_empty[i], text);
-    }
-    HSC_TRY(hsc__json_double(model, "dropout", 0, &dropout, path, err));
-    HSC_FAIL_IF(dropout != 0, HSC_EUNSUPPORTED, "%s: model: \"dropout\" is %g, only null or 0 is supported", path,
-                dropout);
-    HSC_FAIL_IF(!json_is_object(json_object_get(model, "vocab")), HSC_EFORMAT, "%s: model: \"vocab\" must be an object",
-                path);
-    HSC_FAIL_IF(!json_is_array(json_object_get(model, "merges")), HSC_EFORMAT, "%s: model: \"merges\" must be an array",
-                path);
-    return HSC_OK;
-}
-
-/* Byte-level: the token of each byte of the alphabet. Otherwise the pieces <0x00> to <0xFF>, spelled in capitals. */
-static void find_byte_ids(hsc_tokenizer *t)
-{
-    static const char digits[] = "0123456789ABCDEF";
-    for (int b = 0; b < 256; b++) {
-        char text[6] = {'<', '0', 'x', digits[b >> 4], digits[b & 15], '>'};
-        size_t n = sizeof text;
-        if (t->bpe.byte_level) n = (size_t)hsc__byte_spell((unsigned char)b, text);
-        t->bpe.byte_id[b] = hsc__vocab_find(&t->vocab, text, n);
-    }
-}
-
-static hsc_status load_model_options(hsc_tokenizer *t, const json_t *model, const char *path, hsc_error *err)
-{
-    const char *unk;
-    HSC_TRY(hsc__json_bool(model, "byte_fallback", false, &t->bpe.byte_fallback, path, err));
-    HSC_TRY(hsc__json_bool(model, "fuse_unk", false, &t->bpe.fuse_unk, path, err));
-    HSC_TRY(hsc__json_bool(model, "ignore_merges", false, &t->bpe.ignore_merges, path, err));
-    HSC_TRY(hsc__json_string(model, "unk_token", NULL, &unk, path, err));
-    if (!unk) return HSC_OK;
-    t->bpe.unk = hsc__vocab_find(&t->vocab, unk, strlen(unk));
-    HSC_FAIL_IF(t->bpe.unk < 0, HSC_EFORMAT, "%s: model: unk_token \"%s\" is not in the vocabulary", path, unk);
-    return HSC_OK;
-}
-
 /* The components in an order in which each finds what it needs. */
 static hsc_status load_components(hsc_tokenizer *t, const json_t *root, const char *path, const char *dir,
                                   hsc_error *err)
 {
-    const json_t *model = json_object_get(root, "model");
-    HSC_TRY(load_model_options(t, model, path, err));
     HSC_TRY(hsc__load_normalizer(t, json_object_get(root, "normalizer"), path, err));
     HSC_TRY(hsc__load_pre_tokenizer(t, json_object_get(root, "pre_tokenizer"), path, err));
     HSC_TRY(hsc__load_post_processor(t, json_object_get(root, "post_processor"), path, err));
-    find_byte_ids(t);
+    HSC_TRY(hsc__load_model(t, json_object_get(root, "model"), path, err));
     HSC_TRY(hsc__load_added_tokens(t, json_object_get(root, "added_tokens"), path, err));
     HSC_TRY(hsc__load_decoder(t, json_object_get(root, "decoder"), path, err));
-    if (dir) HSC_TRY(hsc__load_folder_config(t, dir, NULL, err));
+    if (dir) HSC_TRY(hsc__load_folder_config(t, dir, HSC__FOLDER_PLAIN, err));
     hsc_status status = hsc__tokenizer_finish(t, err);
     return status == HSC_OK ? HSC_OK : hsc__fail_prefix(err, status, "%s", path);
 }
@@ -124,7 +71,7 @@ static hsc_status load(hsc_tokenizer *t, size_t n, const char *path, const char 
     if (status != HSC_OK) return status;
     if (!json_is_object(json_object_get(root, "model")))
         status = hsc__fail(err, HSC_EFORMAT, 0, "%s: is not a tokenizer.json: it has no \"model\"", path);
-    if (status == HSC_OK) status = check_model(json_object_get(root, "model"), path, err);
+    if (status == HSC_OK) status = hsc__check_model(t, json_object_get(root, "model"), path, err);
     if (status == HSC_OK) status = load_lists(t, text, vocab, merges, path, err);
     if (status == HSC_OK) status = load_components(t, root, path, dir, err);
     json_decref(root);

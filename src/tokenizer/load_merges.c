@@ -6,8 +6,7 @@
 
 #include <string.h>
 
-/* The next line of text[*at..n) without its line ending. */
-static hsc__bytes next_line(const char *text, size_t n, size_t *at)
+hsc__bytes hsc__next_line(const char *text, size_t n, size_t *at)
 {
     const char *start = text + *at, *end = memchr(start, '\n', n - *at);
     size_t length = end ? (size_t)(end - start) : n - *at;
@@ -23,7 +22,7 @@ static hsc_status read_merges(hsc_tokenizer *t, const char *text, size_t n, cons
     size_t number = 1;
     HSC_FAIL_IF(!hsc__utf8_valid(text, n), HSC_EFORMAT, "%s: is not valid UTF-8", path);
     for (size_t at = 0; at < n; number++) {
-        hsc__bytes line = next_line(text, n, &at);
+        hsc__bytes line = hsc__next_line(text, n, &at);
         if (line.n == 0 || (line.n >= 8 && memcmp(line.data, "#version", 8) == 0)) continue;
         const char *blank = memchr(line.data, ' ', line.n);
         size_t left = blank ? (size_t)(blank - line.data) : 0;
@@ -65,13 +64,14 @@ static hsc_status load(hsc_tokenizer *t, const char *dir, const char *vocab, con
     t->bpe.byte_level = true;
     HSC_TRY(load_vocab(t, vocab, err));
     HSC_TRY(load_merges(t, merges, err));
-    HSC_TRY(hsc__splitter_add(&t->splitter, (hsc__split_step){.kind = HSC__SPLIT_SCAN, .scan = hsc__scan_gpt2}, err));
+    HSC_TRY(hsc__splitter_add(&t->stage[0].splitter, (hsc__split_step){.kind = HSC__SPLIT_SCAN, .scan = hsc__scan_gpt2},
+                              err));
     for (int b = 0; b < 256; b++) {
         char text[4];
         int n = hsc__byte_spell((unsigned char)b, text);
         t->bpe.byte_id[b] = hsc__vocab_find(&t->vocab, text, (size_t)n);
     }
-    HSC_TRY(hsc__load_folder_config(t, dir, "<|endoftext|>", err));
+    HSC_TRY(hsc__load_folder_config(t, dir, HSC__FOLDER_GPT2, err));
     HSC_TRY(hsc__byte_level_decode(&t->vocab, &t->arena, err));
     return hsc__tokenizer_finish(t, err);
 }

@@ -17,6 +17,14 @@ typedef enum {
     HSC__PREPEND_MISSING, /* text in front, unless it is there already (or the whole is empty) */
     HSC__PREPEND_FIRST,   /* as HSC__PREPEND_MISSING, only where the original text starts */
     HSC__REPLACE,         /* every occurrence of one text by another */
+    HSC__CLEAN,           /* BERT's: control characters go, blanks of every kind become a blank */
+    HSC__IDEOGRAPHS,      /* BERT's: a blank on either side of each ideograph */
+    HSC__NO_NONSPACING,   /* nonspacing marks go */
+    HSC__NO_MARKS,        /* marks of every kind go */
+    HSC__LOWERCASE,
+    HSC__NMT,         /* control characters go, others become a blank, as in NMT */
+    HSC__STRIP_LEFT,  /* white space at the start goes */
+    HSC__STRIP_RIGHT, /* and at the end */
 } hsc__normalize_kind;
 
 typedef struct hsc__normalize_op {
@@ -48,6 +56,19 @@ hsc_status hsc__aligned_set(hsc__aligned *aligned, const char *text, size_t n, s
 hsc_status hsc__aligned_slice(hsc__aligned *aligned, const hsc__aligned *from, size_t start, size_t end,
                               hsc_error *err);
 void hsc__aligned_free(hsc__aligned *aligned);
+
+/* Appends bytes that all came from one place. */
+hsc_status hsc__aligned_append(hsc__aligned *out, const char *bytes, size_t n, hsc_span from, hsc_error *err);
+/* Appends a part of another one with the spans it has. */
+hsc_status hsc__aligned_append_part(hsc__aligned *out, const hsc__aligned *from, size_t start, size_t end,
+                                    hsc_error *err);
+
+/* The ops that look at one character at a time, HSC__CLEAN to HSC__NMT; in characters.c. `is_ascii`: text is. May work
+ * in place: *in_place says whether the result is in text and not in out. */
+hsc_status hsc__normalize_characters(hsc__normalize_kind kind, hsc__aligned *text, bool is_ascii, hsc__aligned *out,
+                                     bool *in_place, hsc_error *err);
+/* Unicode's forms; in compose.c. */
+hsc_status hsc__normalize_form(hsc__normalize_kind kind, const hsc__aligned *text, hsc__aligned *out, hsc_error *err);
 
 /* Applies every op in turn; `spare` is scratch. */
 hsc_status hsc__normalize(const hsc__normalizer *normalizer, hsc__aligned *text, hsc__aligned *spare, hsc_error *err);

@@ -123,17 +123,7 @@ size_t hsc__scan_qwen2(const char *text, size_t n, size_t from)
 
 size_t hsc__scan_trailing_blanks(const char *text, size_t n, size_t from)
 {
-    size_t end = n;
-    for (size_t length = 1; length <= 3 && length <= end - from;) { /* no blank takes more than three bytes */
-        int32_t c;
-        bool whole = hsc__utf8_read(text + end - length, length, &c) == (int)length;
-        if (whole && hsc__is_space(c)) {
-            end -= length;
-            length = 1;
-        } else {
-            length++;
-        }
-    }
+    size_t end = hsc__trim_right(text, from, n);
     return end > from ? end : n;
 }
 

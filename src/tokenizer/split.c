@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "tokenizer/unicode.h"
+#include "tokenizer/unicode9.h"
 
 #include <string.h>
 
@@ -71,11 +72,6 @@ hsc_status hsc__pieces_begin(hsc__pieces *p, const hsc__splitter *splitter, cons
     return HSC_OK;
 }
 
-static bool is_ascii_punctuation(int32_t c)
-{
-    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
-}
-
 /* Whether the step matches the character at text[0..n), whose length goes into *length. */
 static bool matches_character(hsc__split_kind kind, const char *text, size_t n, size_t *length)
 {
@@ -83,10 +79,10 @@ static bool matches_character(hsc__split_kind kind, const char *text, size_t n, 
     *length = (size_t)hsc__read_class(text, n, &class);
     if (kind == HSC__SPLIT_NUMBERS) return class == HSC__NUMBER;
     if (kind == HSC__SPLIT_SPACES) return class == HSC__SPACE;
-    if (class != HSC__OTHER) return false;
+    if (class == HSC__LETTER || (class == HSC__SPACE && kind == HSC__SPLIT_PUNCTUATION)) return false;
     int32_t c;
     hsc__utf8_read(text, n, &c);
-    return is_ascii_punctuation(c) || hsc__major_category(c) == 'P';
+    return kind == HSC__SPLIT_PUNCTUATION ? hsc__unicode9_punctuation(c) : !hsc__is_word(c);
 }
 
 /* The next match of the step in its piece at or after the cursor; at the limit when there is none. */

@@ -12,8 +12,9 @@ typedef enum {
     HSC__SPLIT_SCAN,        /* a hand-written splitter that covers the whole piece */
     HSC__SPLIT_PATTERN,     /* matches of a pattern */
     HSC__SPLIT_NUMBERS,     /* characters of \p{N} */
-    HSC__SPLIT_PUNCTUATION, /* ASCII punctuation and \p{P} */
+    HSC__SPLIT_PUNCTUATION, /* ASCII punctuation and Unicode 9's \p{P} */
     HSC__SPLIT_SPACES,      /* characters of \s */
+    HSC__SPLIT_NO_WORD,     /* characters that are not of \w */
 } hsc__split_kind;
 
 /* What becomes of a match; the names are those of tokenizer.json. */

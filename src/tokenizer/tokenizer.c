@@ -8,23 +8,66 @@ hsc_status hsc__tokenizer_new(hsc_tokenizer **out, hsc_error *err)
     *out = t;
     if (!t) return hsc__fail_memory(err, sizeof *t, "a tokenizer");
     t->bpe.vocab = &t->vocab;
-    t->bpe.unk = -1;
+    t->bpe.unk = t->wordpiece.unk = -1;
+    t->n_stages = 1;
     for (int b = 0; b < 256; b++) t->bpe.byte_id[b] = -1;
+    return HSC_OK;
+}
+
+static hsc_status check_template(const hsc_tokenizer *t, const hsc__template *template, hsc_error *err)
+{
+    for (size_t i = 0; i < template->n; i++) {
+        hsc_token id = template->part[i].id;
+        bool known = id < 0 || ((size_t)id < t->vocab.n && t->vocab.kind[id] != HSC__TOKEN_NONE);
+        HSC_FAIL_IF(!known, HSC_EFORMAT, "the template adds the id %d, which none of the %zu tokens has", (int)id,
+                    t->vocab.n);
+    }
     return HSC_OK;
 }
 
 hsc_status hsc__tokenizer_finish(hsc_tokenizer *t, hsc_error *err)
 {
-    for (size_t i = 0; i < t->vocab.n; i++)
+    if (!t->single.n) HSC_TRY(hsc__set_template(t, NULL, 0, NULL, 0, err));
+    for (size_t i = 0; i < t->vocab.n; i++) {
         if (t->vocab.bytes[i].n > t->longest) t->longest = t->vocab.bytes[i].n;
-    for (size_t i = 0; i < t->template.n_before + t->template.n_after; i++) { /* the two lie end to end */
-        hsc_token id = t->template.before[i];
-        bool known = (size_t)id < t->vocab.n && t->vocab.kind[id] != HSC__TOKEN_NONE;
-        HSC_FAIL_IF(!known, HSC_EFORMAT, "the template adds the id %d, which none of the %zu tokens has", (int)id,
-                    t->vocab.n);
+        if (t->inner && t->inner[i].n > t->longest) t->longest = t->inner[i].n;
     }
+    HSC_TRY(check_template(t, &t->single, err));
+    HSC_TRY(check_template(t, &t->pair, err));
     HSC_TRY(hsc__bpe_finish(&t->bpe, err));
     return hsc__added_finish(&t->added, &t->normalizer, err);
+}
+
+static hsc_status set_parts(hsc_tokenizer *t, hsc__template *out, size_t n, hsc_error *err)
+{
+    out->part = hsc__arena_alloc(&t->arena, n * sizeof *out->part);
+    if (!out->part) return hsc__fail_memory(err, n * sizeof *out->part, "the template");
+    out->n = 0;
+    return HSC_OK;
+}
+
+hsc_status hsc__set_template(hsc_tokenizer *t, const hsc_token *before, size_t n_before, const hsc_token *after,
+                             size_t n_after, hsc_error *err)
+{
+    hsc__template *templates[2] = {&t->single, &t->pair};
+    for (int texts = 1; texts <= 2; texts++) {
+        hsc__template *template = templates[texts - 1];
+        HSC_TRY(set_parts(t, template, (size_t)texts * (n_before + n_after + 1), err));
+        for (int text = 0; text < texts; text++) {
+            for (size_t i = 0; i < n_before; i++) template->part[template->n++] = (hsc__template_part){before[i], text};
+            template->part[template->n++] = (hsc__template_part){text ? HSC__SECOND_TEXT : HSC__FIRST_TEXT, text};
+            for (size_t i = 0; i < n_after; i++) template->part[template->n++] = (hsc__template_part){after[i], text};
+        }
+    }
+    return HSC_OK;
+}
+
+hsc_status hsc__copy_template(hsc_tokenizer *t, hsc__template *out, const hsc__template_part *part, size_t n,
+                              hsc_error *err)
+{
+    HSC_TRY(set_parts(t, out, n, err));
+    for (size_t i = 0; i < n; i++) out->part[out->n++] = part[i];
+    return HSC_OK;
 }
 
 hsc_status hsc__tokenizer_add_token(hsc_tokenizer *t, hsc__added_token token, const char *where, hsc_error *err)
@@ -52,8 +95,9 @@ hsc_status hsc__tokenizer_add_token(hsc_tokenizer *t, hsc__added_token token, co
 void hsc_tokenizer_free(hsc_tokenizer *t)
 {
     if (!t) return;
-    hsc__splitter_free(&t->splitter);
+    for (size_t i = 0; i < HSC__MAX_STAGES; i++) hsc__splitter_free(&t->stage[i].splitter);
     hsc__bpe_free(&t->bpe);
+    hsc__wordpiece_free(&t->wordpiece);
     hsc__added_free(&t->added);
     hsc__vocab_free(&t->vocab);
     hsc__arena_free(&t->arena);
@@ -74,23 +118,32 @@ static char *existing_file(const char *dir, const char *name, bool *failed)
     return path;
 }
 
+static hsc_status from_json(hsc_tokenizer **out, const char *dir, hsc_error *err)
+{
+    char *path = hsc__path_join(dir, "tokenizer.json");
+    hsc_status status = path ? hsc__tokenizer_from_json(out, path, dir, err) : hsc__fail_memory(err, 1, dir);
+    hsc__free(path);
+    return status;
+}
+
 hsc_status hsc__tokenizer_from_dir(hsc_tokenizer **out, const char *dir, hsc_error *err)
 {
-    bool failed;
+    static const struct {
+        const char *file;
+        hsc_status (*open)(hsc_tokenizer **out, const char *dir, hsc_error *err);
+    } kinds[] = {{"tokenizer.json", from_json},
+                 {"vocab.json", hsc__tokenizer_from_merges},
+                 {"vocab.txt", hsc__tokenizer_from_vocab}};
     *out = NULL;
-    char *path = existing_file(dir, "tokenizer.json", &failed);
-    if (failed) return hsc__fail_memory(err, 1, dir);
-    if (path) {
-        hsc_status status = hsc__tokenizer_from_json(out, path, dir, err);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        bool failed;
+        char *path = existing_file(dir, kinds[i].file, &failed);
+        if (failed) return hsc__fail_memory(err, 1, dir);
         hsc__free(path);
-        return status;
+        if (path) return kinds[i].open(out, dir, err);
     }
-    path = existing_file(dir, "vocab.json", &failed);
-    if (failed) return hsc__fail_memory(err, 1, dir);
-    HSC_FAIL_IF(!path, HSC_ENOTFOUND, "%s: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt",
-                dir);
-    hsc__free(path);
-    return hsc__tokenizer_from_merges(out, dir, err);
+    return hsc__fail(err, HSC_ENOTFOUND, 0,
+                     "%s: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt nor vocab.txt", dir);
 }
 
 static hsc_status open_gguf(hsc_tokenizer **out, const char *path, hsc_error *err)

@@ -68,7 +68,8 @@ const hsc__new_range *hsc__new_ranges(size_t *n)
     return newer;
 }
 
-static char newer_category(int32_t c)
+/* The row that holds c, or NULL. */
+static const hsc__new_range *newer_row(int32_t c)
 {
     size_t low = 0, high = sizeof newer / sizeof *newer;
     while (low < high) {
@@ -76,7 +77,18 @@ static char newer_category(int32_t c)
         if (c > newer[middle].last) low = middle + 1;
         else high = middle;
     }
-    return low < sizeof newer / sizeof *newer && c >= newer[low].first ? newer[low].category[0] : 'C';
+    return low < sizeof newer / sizeof *newer && c >= newer[low].first ? &newer[low] : NULL;
+}
+
+static char newer_category(int32_t c)
+{
+    const hsc__new_range *row = newer_row(c);
+    return row ? row->category[0] : 'C';
+}
+
+bool hsc__is_new(int32_t c)
+{
+    return newer_row(c) != NULL;
 }
 
 char hsc__major_category(int32_t c)
@@ -91,6 +103,21 @@ bool hsc__is_space(int32_t c)
     if (c < 0x80) return c >= 0 && hsc__ascii_class[c] == HSC__SPACE;
     return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
            c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+size_t hsc__trim_right(const char *text, size_t start, size_t end)
+{
+    for (size_t back = 1; back <= 3 && back <= end - start;) { /* no blank takes more than three bytes */
+        int32_t c;
+        bool whole = hsc__utf8_read(text + end - back, back, &c) == (int)back;
+        if (whole && hsc__is_space(c)) {
+            end -= back;
+            back = 1;
+        } else {
+            back++;
+        }
+    }
+    return end;
 }
 
 hsc__class hsc__class_of(int32_t c)
@@ -120,4 +147,32 @@ int hsc__read_class_slow(const char *text, size_t n, hsc__class *class)
     int length = hsc__utf8_read(text, n, &c);
     *class = hsc__class_of(c);
     return c < 0 ? 1 : length;
+}
+
+/* Capitals of Unicode 16 and 17, by ranges: first, last, and the lower case of the first. */
+static const int32_t newer_capitals[][3] = {
+    {0x1C89, 0x1C89, 0x1C8A},    {0xA7CB, 0xA7CB, 0x264},    {0xA7CC, 0xA7CC, 0xA7CD}, {0xA7CE, 0xA7CE, 0xA7CF},
+    {0xA7D2, 0xA7D2, 0xA7D3},    {0xA7D4, 0xA7D4, 0xA7D5},   {0xA7DA, 0xA7DA, 0xA7DB}, {0xA7DC, 0xA7DC, 0x19B},
+    {0x10D50, 0x10D65, 0x10D70}, {0x16EA0, 0x16EB8, 0x16EBB}};
+
+int hsc__lower(int32_t c, int32_t *out)
+{
+    out[0] = c;
+    if (c < 0x80) {
+        if (c >= 'A' && c <= 'Z') out[0] = c + ('a' - 'A');
+        return 1;
+    }
+    if (c == 0x130) { /* the only one whose lower case is two characters: i and a dot above */
+        out[0] = 'i';
+        out[1] = 0x307;
+        return 2;
+    }
+    for (size_t i = 0; c >= 0x1C89 && i < sizeof newer_capitals / sizeof *newer_capitals; i++) {
+        const int32_t *row = newer_capitals[i];
+        if (c < row[0] || c > row[1]) continue;
+        out[0] = row[2] + (c - row[0]);
+        return 1;
+    }
+    out[0] = utf8proc_tolower(c);
+    return 1;
 }

@@ -17,6 +17,8 @@ extern const unsigned char hsc__ascii_class[256];
 hsc__class hsc__class_of(int32_t code_point);
 /* \s: Unicode's White_Space. */
 bool hsc__is_space(int32_t code_point);
+/* The end of text[start..end) without the white space at its end. */
+size_t hsc__trim_right(const char *text, size_t start, size_t end);
 /* The first letter of the general category: 'L', 'M', 'N', 'P', 'S', 'Z' or 'C'. */
 char hsc__major_category(int32_t code_point);
 /* Unicode's \w: alphabetic characters, marks, decimal digits, connector punctuation and the two joiners. */
@@ -28,6 +30,11 @@ typedef struct hsc__new_range {
     char category[3]; /* general category, two letters */
 } hsc__new_range;
 const hsc__new_range *hsc__new_ranges(size_t *n);
+bool hsc__is_new(int32_t code_point);
+
+/* Writes the lower case of a code point, which is one or two of them, into out[2]; returns their number. Each character
+ * stands for itself: no language's rules, no final sigma. */
+int hsc__lower(int32_t code_point, int32_t *out);
 
 int hsc__read_class_slow(const char *text, size_t n, hsc__class *class);
 

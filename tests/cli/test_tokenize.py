@@ -6,6 +6,7 @@ import unittest
 from program import DATA, ProgramTest, main
 
 GPT2 = DATA / "tokenizers" / "gpt2"
+BERT = DATA / "tokenizers" / "bert-base-uncased"
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"
 
 
@@ -94,6 +95,20 @@ class Tokenize(ProgramTest):
         said = self.json("tokenize", "-m", GPT2, "\u0120")  # the byte alphabet's sign for a blank, really typed
         self.assertEqual("".join(said["bytes"]), "\u0120".encode().hex())
 
+    def test_pair(self):
+        said = self.json("tokenize", "-m", BERT, "Is it tired?", "--pair", "It is.")
+        self.assertEqual(said["tokens"], "[CLS] is it tired ? [SEP] it is . [SEP]".split())
+        self.assertEqual(said["segments"], [0] * 6 + [1] * 4)
+        bare = self.json("tokenize", "-m", BERT, "Is it tired?", "--pair", "It is.", "--no-special")
+        self.assertEqual(bare["segments"], [0] * 4 + [1] * 3)
+        rows = self.good("tokenize", "-m", BERT, "Is it?", "-p", "unaffable").splitlines()
+        self.assertEqual(rows[0], "9 tokens, 15 bytes")
+        self.assertEqual(rows[2].split(), ["0", "101", "0", "0", "-", "0", "[CLS]", "(special)"])
+        self.assertEqual(rows[3].split(), ["1", "2003", "0", "2", "A", "0", "is"])
+        self.assertEqual([row.split()[-1] for row in rows[7:10]], ["una", "##ffa", "##ble"])
+        self.assertEqual(rows[9].split()[2:6], ["6", "9", "B", "1"])
+        self.bad(2, "tokenize", "-m", BERT, "--decode", "1", "--pair", "x", says=["--pair", "--decode"])
+
     def test_long_text(self):
         text = "The animal didn't cross the street. " * 20000
         said = self.ids(text)
@@ -106,4 +121,4 @@ class Tokenize(ProgramTest):
 
 
 if __name__ == "__main__":
-    main("tokenizers/gpt2", "models/stories260K", "models/gpt-nano-sort")
+    main("tokenizers/gpt2", "tokenizers/bert-base-uncased", "models/stories260K", "models/gpt-nano-sort")

@@ -104,7 +104,7 @@ static size_t merge_by_definition(const model *m, const char *word, size_t n, si
     }
 }
 
-static void check_word(const model *m, hsc__bpe_scratch *scratch, const char *word, size_t n)
+static void check_word(const model *m, hsc__word *scratch, const char *word, size_t n)
 {
     size_t ends[128], count = merge_by_definition(m, word, n, ends);
     assert_int_equal(hsc__bpe_encode(&m->bpe, scratch, word, n, NULL), HSC_OK);
@@ -122,7 +122,7 @@ static void check_word(const model *m, hsc__bpe_scratch *scratch, const char *wo
 static void test_merging_is_the_definition(void **state)
 {
     (void)state;
-    hsc__bpe_scratch scratch = {0};
+    hsc__word scratch = {0};
     for (int round = 0; round < 60; round++) {
         model *m = random_model(1 + random_below(60));
         if (round % 2) {
@@ -138,7 +138,7 @@ static void test_merging_is_the_definition(void **state)
         }
         free_model(m);
     }
-    hsc__bpe_scratch_free(&scratch);
+    hsc__word_free(&scratch);
 }
 
 /* ---- merge lists ---- */
@@ -214,7 +214,7 @@ static void test_merge_lists_that_are_refused(void **state)
         {BPE(ABC, "[]", ",\"unk_token\":\"<unk>\""), "unk_token"},
         {BPE(ABC, "[]", ",\"fuse_unk\":1"), "fuse_unk"},
         {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "\"merges\" must be an array"},
-        {"{\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"a\":0}}}", "model \"WordPiece\""},
+        {"{\"model\":{\"type\":\"WordOdd\",\"vocab\":{\"a\":0}}}", "model \"WordOdd\""},
         {"{\"model\":{\"vocab\":{\"a\":0}}}", "(no type)"},
         {"{\"model\":[]}", "no \"model\""},
         {"{}", "no \"model\""},

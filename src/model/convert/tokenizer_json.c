@@ -48,35 +48,33 @@ static json_t *pre_tokenizer(size_t pre, bool prefix)
     return first ? json_pack("{s:s, s:[o, o]}", "type", "Sequence", "pretokenizers", first, last) : last;
 }
 
-/* What stands around a text; NULL in the JSON when nothing does. */
+/* A template's parts; the special tokens among them are explained in `tokens`. */
+static json_t *template_parts(const hsc_tokenizer *t, const hsc__template *template, json_t *tokens)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < template->n; i++) {
+        const hsc__template_part *part = &template->part[i];
+        if (part->id < 0) {
+            const char *name = part->id == HSC__SECOND_TEXT ? "B" : "A";
+            json_array_append_new(list, json_pack("{s:{s:s, s:i}}", "Sequence", "id", name, "type_id", part->segment));
+            continue;
+        }
+        hsc__bytes name = t->vocab.text[part->id];
+        json_t *label = json_stringn(name.data, name.n);
+        json_array_append_new(list, json_pack("{s:{s:O, s:i}}", "SpecialToken", "id", label, "type_id", part->segment));
+        json_object_set_new(tokens, json_string_value(label),
+                            json_pack("{s:O, s:[i], s:[O]}", "id", label, "ids", (int)part->id, "tokens", label));
+        json_decref(label);
+    }
+    return list;
+}
+
+/* What stands around a text. */
 static json_t *post_processor(const hsc_tokenizer *t)
 {
-    const hsc__template *p = &t->template;
-    json_t *single = json_array(), *pair = json_array(), *tokens = json_object();
-    if (p->n_before + p->n_after == 0) {
-        json_decref(single);
-        json_decref(pair);
-        json_decref(tokens);
-        return byte_level(true, true);
-    }
-    for (int text = 0; text < 2; text++) {
-        for (size_t i = 0; i <= p->n_before + p->n_after; i++) {
-            json_t *piece;
-            if (i == p->n_before) {
-                piece = json_pack("{s:{s:s, s:i}}", "Sequence", "id", text ? "B" : "A", "type_id", text);
-            } else {
-                hsc_token id = i < p->n_before ? p->before[i] : p->after[i - p->n_before - 1];
-                hsc__bytes name = t->vocab.text[id];
-                json_t *label = json_stringn(name.data, name.n);
-                piece = json_pack("{s:{s:O, s:i}}", "SpecialToken", "id", label, "type_id", text);
-                json_object_set_new(tokens, json_string_value(label),
-                                    json_pack("{s:O, s:[i], s:[O]}", "id", label, "ids", (int)id, "tokens", label));
-                json_decref(label);
-            }
-            if (!text) json_array_append(single, piece);
-            json_array_append_new(pair, piece);
-        }
-    }
+    if (t->single.n == 1) return byte_level(true, true);
+    json_t *tokens = json_object(), *single = template_parts(t, &t->single, tokens),
+           *pair = template_parts(t, &t->pair, tokens);
     return json_pack("{s:s, s:o, s:o, s:o}", "type", "TemplateProcessing", "single", single, "pair", pair,
                      "special_tokens", tokens);
 }
@@ -139,7 +137,7 @@ static json_t *make_tokenizer(hsc__convert *c, const hsc_tokenizer *t, size_t pr
     json_t *normalizer = known[pre].nfc ? json_pack("{s:s}", "type", "NFC") : json_null();
     return json_pack("{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding",
                      "added_tokens", added_tokens(t), "normalizer", normalizer, "pre_tokenizer",
-                     pre_tokenizer(pre, t->prefix.n_ops > 0), "post_processor", post_processor(t), "decoder",
+                     pre_tokenizer(pre, t->stage[0].change.n_ops > 0), "post_processor", post_processor(t), "decoder",
                      byte_level(true, true), "model", model);
 }
 

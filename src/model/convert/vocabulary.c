@@ -34,7 +34,8 @@ static const char *pre_name(const hsc_tokenizer *t)
         hsc__splitter splitter = {0};
         hsc__gguf_pre rules = {0};
         bool same = hsc__gguf_pre_load(&splitter, &rules, names[i], NULL) == HSC_OK &&
-                    same_steps(&splitter, &t->splitter) && rules.ignore_merges == t->bpe.ignore_merges;
+                    same_steps(&splitter, &t->stage[0].splitter) && t->n_stages == 1 &&
+                    rules.ignore_merges == t->bpe.ignore_merges;
         hsc__splitter_free(&splitter);
         if (same) return names[i];
     }
@@ -171,9 +172,12 @@ static hsc_token special_id(const hsc__convert *c, const hsc_tokenizer *t, const
 
 static void put_template(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_token bos, hsc_token eos)
 {
-    const hsc__template *p = &t->template;
-    bool begins = p->n_before == 1 && p->before[0] == bos, ends = p->n_after == 1 && p->after[0] == eos;
-    if ((p->n_before && !begins) || (p->n_after && !ends))
+    const hsc__template *p = &t->single;
+    size_t n_before = 0;
+    while (p->part[n_before].id >= 0) n_before++; /* the text is always there */
+    size_t n_after = p->n - n_before - 1;
+    bool begins = n_before == 1 && p->part[0].id == bos, ends = n_after == 1 && p->part[n_before + 1].id == eos;
+    if ((n_before && !begins) || (n_after && !ends))
         hsc__convert_note(c, "the tokenizer adds special tokens that are not bos and eos, which GGUF cannot say");
     hsc__gguf_put_bool(w, KEY("add_bos_token"), begins);
     hsc__gguf_put_bool(w, KEY("add_eos_token"), ends);
@@ -227,7 +231,7 @@ static hsc_status put_byte_level(hsc__convert *c, const hsc_tokenizer *t, hsc__g
     hsc__gguf_put_string(w, KEY("pre"), pre, strlen(pre));
     HSC_TRY(put_tokens(c, t, w, err));
     HSC_TRY(put_merges(c, t, w, err));
-    hsc__gguf_put_bool(w, KEY("add_space_prefix"), t->prefix.n_ops > 0);
+    hsc__gguf_put_bool(w, KEY("add_space_prefix"), t->stage[0].change.n_ops > 0);
     put_special(c, t, w);
     return HSC_OK;
 }

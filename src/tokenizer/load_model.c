@@ -1,0 +1,99 @@
+/* The model of a tokenizer.json: which kind it is, and what it needs besides the long lists. */
+#include "tokenizer/byte_level.h"
+#include "tokenizer/load.h"
+
+#include <string.h>
+
+/* Files of old write no type: merges mean BPE, a limit on words WordPiece. */
+static const char *model_type(const json_t *model)
+{
+    const char *type = hsc__type_of(model);
+    if (type) return type;
+    if (json_object_get(model, "merges")) return "BPE";
+    return json_object_get(model, "max_input_chars_per_word") ? "WordPiece" : NULL;
+}
+
+static hsc_status check_bpe(const json_t *model, const char *path, hsc_error *err)
+{
+    static const char *const must_be_empty[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    double dropout;
+    for (int i = 0; i < 2; i++) {
+        const char *text;
+        HSC_TRY(hsc__json_string(model, must_be_empty[i], "", &text, path, err));
+        HSC_FAIL_IF(*text, HSC_EUNSUPPORTED, "%s: model: \"%s\" is \"%s\", only an empty one is supported", path,
+                    must_be_empty[i], text);
+    }
+    HSC_TRY(hsc__json_double(model, "dropout", 0, &dropout, path, err));
+    HSC_FAIL_IF(dropout != 0, HSC_EUNSUPPORTED, "%s: model: \"dropout\" is %g, only null or 0 is supported", path,
+                dropout);
+    HSC_FAIL_IF(!json_is_array(json_object_get(model, "merges")), HSC_EFORMAT, "%s: model: \"merges\" must be an array",
+                path);
+    return HSC_OK;
+}
+
+hsc_status hsc__check_model(hsc_tokenizer *t, const json_t *model, const char *path, hsc_error *err)
+{
+    static const struct {
+        const char *name;
+        hsc__model_kind kind;
+    } kinds[] = {{"BPE", HSC__BPE}, {"WordPiece", HSC__WORDPIECE}};
+    const char *type = model_type(model);
+    size_t i = 0, n = sizeof kinds / sizeof *kinds;
+    while (i < n && (!type || strcmp(type, kinds[i].name) != 0)) i++;
+    HSC_FAIL_IF(i == n, HSC_EUNSUPPORTED, "%s: model \"%s\" is not supported", path, type ? type : "(no type)");
+    t->kind = kinds[i].kind;
+    if (t->kind == HSC__BPE) HSC_TRY(check_bpe(model, path, err));
+    HSC_FAIL_IF(!json_is_object(json_object_get(model, "vocab")), HSC_EFORMAT, "%s: model: \"vocab\" must be an object",
+                path);
+    return HSC_OK;
+}
+
+/* Byte-level: the token of each byte of the alphabet. Otherwise the pieces <0x00> to <0xFF>, spelled in capitals. */
+static void find_byte_ids(hsc_tokenizer *t)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    for (int b = 0; b < 256; b++) {
+        char text[6] = {'<', '0', 'x', digits[b >> 4], digits[b & 15], '>'};
+        size_t n = sizeof text;
+        if (t->bpe.byte_level) n = (size_t)hsc__byte_spell((unsigned char)b, text);
+        t->bpe.byte_id[b] = hsc__vocab_find(&t->vocab, text, n);
+    }
+}
+
+/* "unk_token": -1 when it is not in the vocabulary. */
+static hsc_status find_unk(const hsc_tokenizer *t, const json_t *model, const char *fallback, const char *path,
+                           hsc_token *out, hsc_error *err)
+{
+    const char *unk;
+    HSC_TRY(hsc__json_string(model, "unk_token", fallback, &unk, path, err));
+    *out = unk ? hsc__vocab_find(&t->vocab, unk, strlen(unk)) : -1;
+    HSC_FAIL_IF(unk && *out < 0 && t->kind == HSC__BPE, HSC_EFORMAT,
+                "%s: model: unk_token \"%s\" is not in the vocabulary", path, unk);
+    return HSC_OK;
+}
+
+static hsc_status load_bpe(hsc_tokenizer *t, const json_t *model, const char *path, hsc_error *err)
+{
+    HSC_TRY(hsc__json_bool(model, "byte_fallback", false, &t->bpe.byte_fallback, path, err));
+    HSC_TRY(hsc__json_bool(model, "fuse_unk", false, &t->bpe.fuse_unk, path, err));
+    HSC_TRY(hsc__json_bool(model, "ignore_merges", false, &t->bpe.ignore_merges, path, err));
+    HSC_TRY(find_unk(t, model, NULL, path, &t->bpe.unk, err));
+    find_byte_ids(t);
+    return HSC_OK;
+}
+
+static hsc_status load_wordpiece(hsc_tokenizer *t, const json_t *model, const char *path, hsc_error *err)
+{
+    const char *prefix;
+    int64_t most;
+    HSC_TRY(find_unk(t, model, "[UNK]", path, &t->wordpiece.unk, err));
+    HSC_TRY(hsc__json_string(model, "continuing_subword_prefix", "##", &prefix, path, err));
+    HSC_TRY(hsc__json_int(model, "max_input_chars_per_word", 100, 0, INT32_MAX, &most, path, err));
+    t->wordpiece.max_characters = (size_t)most;
+    return hsc__wordpiece_finish(&t->wordpiece, &t->vocab, (hsc__bytes){prefix, strlen(prefix)}, err);
+}
+
+hsc_status hsc__load_model(hsc_tokenizer *t, const json_t *model, const char *path, hsc_error *err)
+{
+    return t->kind == HSC__WORDPIECE ? load_wordpiece(t, model, path, err) : load_bpe(t, model, path, err);
+}
