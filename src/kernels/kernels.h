@@ -20,6 +20,7 @@
 enum {
     HSC__K_CHUNK = 256, /* k values summed before a partial sum is put aside; a multiple of every quantised block */
     HSC__MAX_NR = 32,   /* the widest panel of any instruction set */
+    HSC__MAXIMA = 64,   /* parts of a row that row_maxima looks at */
     HSC__RECEIVED_BITS = 38, /* a weight of 1 is 2^38: 2^25 queries fit, and one is kept to 2e-12 */
 };
 
@@ -111,7 +112,8 @@ static inline size_t hsc__q8_group_bytes(int nr)
  * row_sum: sum of n values. row_entropy: -sum p ln p over n weights, 0 ln 0 = 0. Both start at a place fixed by the
  * row, so their order is the row's own.
  *
- * row_above: the first index i >= from with p[i] > threshold, or n.
+ * row_above: the first index i >= from with p[i] > threshold, or n. row_maxima: out[j] = the largest of p[j],
+ * p[j + HSC__MAXIMA], p[j + 2 HSC__MAXIMA], ...; n >= HSC__MAXIMA.
  *
  * row_received: acc[i] += p[i] in units of 2^-HSC__RECEIVED_BITS, rounded: integer sums are the same in any order.
  */
@@ -161,6 +163,7 @@ static inline size_t hsc__q8_group_bytes(int nr)
     X(row_sum, float, (const float *p, int n))                                                                         \
     X(row_entropy, float, (const float *p, int n))                                                                     \
     X(row_above, int, (const float *p, int from, int n, float threshold))                                              \
+    X(row_maxima, void, (const float *p, int n, float *out))                                                           \
     X(row_received, void, (const float *p, int n, int64_t *acc))
 
 typedef struct hsc__kernels {

@@ -4,6 +4,7 @@
  */
 #include "model/session.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { DEFAULT_TOP_K = 8, MAX_TOP_K = 64 };
@@ -143,20 +144,37 @@ static void distances(const hsc_session *s, int position, int low, int high, con
     }
 }
 
+/* A weight that at least k of the row's n keys reach, so that lighter ones need no look: the k-th largest of the maxima
+ * of HSC__MAXIMA disjoint parts. A short row has none. */
+static float reached_by(const hsc__kernels *kernels, const float *row, int n, int k)
+{
+    float maxima[HSC__MAXIMA], best[MAX_TOP_K];
+    if (n < 4 * HSC__MAXIMA) return -1;
+    kernels->row_maxima(row, n, maxima);
+    for (int i = 0; i < HSC__MAXIMA; i++) {
+        int at = i < k ? i : k;
+        for (; at > 0 && maxima[i] > best[at - 1]; at--)
+            if (at < k) best[at] = best[at - 1];
+        if (at < k) best[at] = maxima[i];
+    }
+    return best[k - 1];
+}
+
 /* The k heaviest keys by insertion: a row is scanned for what beats the lightest kept, which soon is rare. */
 static void top_keys(const hsc_session *s, int low, int high, const float *row, float *weights, int32_t *keys)
 {
+    const hsc__kernels *kernels = s->exec.kernels;
     int k = s->stats.top_k, n = 0;
-    for (int i = low; i < high;) {
+    float above = nextafterf(reached_by(kernels, row + low, high - low, k), -1);
+    for (int i = kernels->row_above(row, low, high, above); i < high; i = kernels->row_above(row, i + 1, high, above)) {
         int at = n < k ? n++ : k - 1;
-        while (at > 0 && row[i] > weights[at - 1]) { /* equal weights: the lower position stays in front */
+        for (; at > 0 && row[i] > weights[at - 1]; at--) { /* equal weights: the lower position stays in front */
             weights[at] = weights[at - 1];
             keys[at] = keys[at - 1];
-            at--;
         }
         weights[at] = row[i];
-        keys[at] = i++;
-        if (n == k) i = s->exec.kernels->row_above(row, i, high, weights[k - 1]);
+        keys[at] = i;
+        if (n == k) above = weights[k - 1];
     }
     for (; n < k; n++) {
         weights[n] = 0;

@@ -65,6 +65,21 @@ static void test_above(void **unused)
     }
 }
 
+static void test_maxima(void **unused)
+{
+    (void)unused;
+    for (int n = HSC__MAXIMA; n < 5 * HSC__MAXIMA; n += 7) {
+        float *p = random_array((size_t)n, 1), got[HSC__MAXIMA];
+        hsc__kernels_get()->row_maxima(p, n, got);
+        for (int part = 0; part < HSC__MAXIMA; part++) {
+            float most = p[part];
+            for (int i = part; i < n; i += HSC__MAXIMA) most = fmaxf(most, p[i]);
+            assert_true(got[part] == most);
+        }
+        free(p);
+    }
+}
+
 /* Integers, so every level and every order gives the same. */
 static void test_received(void **unused)
 {
@@ -108,6 +123,7 @@ static void test_quantise(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_and_entropy), cmocka_unit_test(test_above),
-                                       cmocka_unit_test(test_received), cmocka_unit_test(test_quantise)};
+                                       cmocka_unit_test(test_maxima), cmocka_unit_test(test_received),
+                                       cmocka_unit_test(test_quantise)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,6 +163,50 @@ static void test_llama(void **unused)
     check_model(tiny_llama);
 }
 
+/* The list is in order, each weight is its key's, and no key that is left out should stand before the last. */
+static void check_heaviest(const float *row, int n, int k, const float *weights, const int32_t *keys)
+{
+    int last = n < k ? n - 1 : k - 1, before = 0;
+    for (int i = 0; i <= last; i++) {
+        assert_in_range(keys[i], 0, n - 1);
+        assert_true(weights[i] == row[keys[i]]);
+        assert_true(i == 0 || weights[i] < weights[i - 1] || (weights[i] == weights[i - 1] && keys[i] > keys[i - 1]));
+    }
+    for (int j = 0; j < n; j++) before += row[j] > weights[last] || (row[j] == weights[last] && j < keys[last]);
+    assert_int_equal(before, last);
+    for (int i = last + 1; i < k; i++) assert_true(keys[i] == -1 && weights[i] == 0);
+}
+
+/* Rows long enough for the search that skips light keys. */
+static void test_heaviest_keys_of_long_rows(void **unused)
+{
+    enum { LONG = 650, MOST = 64 };
+    static hsc_token many[LONG];
+    (void)unused;
+    tiny_model t;
+    hsc_model *m;
+    hsc_session *s;
+    hsc_view p, w;
+    const int32_t *keys;
+    tiny_llama_of(&t, (tiny_shape){32, 2, 1, 16, 48, 1, LONG, true});
+    assert_int_equal(hsc_model_open(&m, t.dir, NULL, NULL), HSC_OK);
+    for (int i = 0; i < LONG; i++) many[i] = (i * i * 31 + 7 * i + 2) % TINY_VOCAB;
+    for (int k = 1; k <= MOST; k += 21) {
+        assert_int_equal(hsc_session_new(&s, m, NULL, NULL), HSC_OK);
+        assert_int_equal(hsc_session_record(s, &(hsc_record){HSC_PATTERN, -1, -1, -1}, NULL), HSC_OK);
+        assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = -1, .top_k = k}, NULL), HSC_OK);
+        assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = many, .n_tokens = LONG}, NULL), HSC_OK);
+        assert_int_equal(hsc_session_activation(s, HSC_PATTERN, 0, 0, &p, NULL), HSC_OK);
+        assert_int_equal(hsc_session_stat(s, HSC_STAT_TOPK, 0, 0, &w, NULL), HSC_OK);
+        assert_int_equal(hsc_session_topk_keys(s, 0, 0, &keys, NULL), HSC_OK);
+        for (int row = 0; row < 2 * LONG; row++)
+            check_heaviest(p.data + (size_t)row * LONG, row % LONG + 1, k, w.data + row * k, keys + row * k);
+        hsc_session_free(s);
+    }
+    hsc_model_close(m);
+    tiny_remove(&t);
+}
+
 static void test_options(void **unused)
 {
     (void)unused;
@@ -191,6 +235,7 @@ static void test_options(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama),
+                                       cmocka_unit_test(test_heaviest_keys_of_long_rows),
                                        cmocka_unit_test(test_options)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,25 @@ int hsc__avx512_row_above(const float *p, int from, int n, float threshold)
     return n;
 }
 
+void hsc__avx512_row_maxima(const float *p, int n, float *out)
+{
+    enum { VECTORS = HSC__MAXIMA / VL };
+    vf best[VECTORS];
+    int i = HSC__MAXIMA;
+    UNROLL
+    for (int j = 0; j < VECTORS; j++) best[j] = vf_load(p + j * VL);
+    for (; i + HSC__MAXIMA <= n; i += HSC__MAXIMA) {
+        UNROLL
+        for (int j = 0; j < VECTORS; j++) best[j] = vf_max(best[j], vf_load(p + i + j * VL));
+    }
+    for (int j = 0; i < n; i += VL, j++) {
+        vpart lanes = part(n - i);
+        best[j] = _mm512_mask_max_ps(best[j], lanes, best[j], vf_load_part(p + i, lanes));
+    }
+    UNROLL
+    for (int j = 0; j < VECTORS; j++) vf_store(out + j * VL, best[j]);
+}
+
 void hsc__avx512_row_received(const float *p, int n, int64_t *acc)
 {
     const __m512 unit = _mm512_set1_ps((float)((int64_t)1 << HSC__RECEIVED_BITS));

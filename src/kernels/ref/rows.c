@@ -3,6 +3,7 @@
 #include "kernels/ref/ref.h"
 
 #include <math.h>
+#include <string.h>
 
 void hsc__ref_layer_norm(const float *x, const float *gain, const float *bias, float eps, int n, float *y)
 {
@@ -110,6 +111,13 @@ int hsc__ref_row_above(const float *p, int from, int n, float threshold)
 {
     while (from < n && !(p[from] > threshold)) from++;
     return from;
+}
+
+void hsc__ref_row_maxima(const float *p, int n, float *out)
+{
+    memcpy(out, p, HSC__MAXIMA * sizeof *out);
+    for (int i = HSC__MAXIMA; i < n; i++)
+        if (p[i] > out[i % HSC__MAXIMA]) out[i % HSC__MAXIMA] = p[i];
 }
 
 void hsc__ref_row_received(const float *p, int n, int64_t *acc)
