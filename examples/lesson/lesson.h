@@ -12,27 +12,30 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* X(number, file, what it shows). argv[1], where there is one, names a model. */
+/* What a program does besides printing: it has something to draw, or it asks a model, if argv[1] names one. */
+typedef enum { LESSON_PRINTS, LESSON_DRAWS, LESSON_ASKS } lesson_kind;
+
+/* X(number, file, kind, what it shows). */
 #define LESSON_LIST(X)                                                                                                 \
-    X(01, "lookup", "attention as a soft lookup")                                                                      \
-    X(02, "scale", "why scores are divided by the root of d_k")                                                        \
-    X(03, "self_attention", "queries, keys and values from the same tokens")                                           \
-    X(04, "heads", "several patterns at once, and the order that they cannot see")                                     \
-    X(05, "position", "positions as waves, an offset as a rotation")                                                   \
-    X(06, "block", "the transformer block")                                                                            \
-    X(07, "causal", "the causal mask")                                                                                 \
-    X(08, "next_words", "one pass, the loss of every next word")                                                       \
-    X(09, "cost", "time and memory against length")                                                                    \
-    X(10, "expected", "the output as an expected value")                                                               \
-    X(11, "equal", "exercise 1: equal scores, and one that grows")                                                     \
-    X(12, "slope", "exercise 2: the derivative p(1 - p)")                                                              \
-    X(13, "order", "exercise 3: a causal mask knows the order")                                                        \
-    X(14, "offset", "exercise 4: PE(pos).PE(pos + k) depends on k only")                                               \
-    X(15, "count", "exercise 5: the parameters of a block")                                                            \
-    X(16, "wide", "exercise 6: from \"tired\" to \"wide\"")
+    X(01, "lookup", LESSON_PRINTS, "attention as a soft lookup")                                                       \
+    X(02, "scale", LESSON_DRAWS, "why scores are divided by the root of d_k")                                          \
+    X(03, "self_attention", LESSON_DRAWS, "queries, keys and values from the same tokens")                             \
+    X(04, "heads", LESSON_PRINTS, "several patterns at once, and the order that they cannot see")                      \
+    X(05, "position", LESSON_DRAWS, "positions as waves, an offset as a rotation")                                     \
+    X(06, "block", LESSON_PRINTS, "the transformer block")                                                             \
+    X(07, "causal", LESSON_DRAWS, "the causal mask")                                                                   \
+    X(08, "next_words", LESSON_ASKS, "one pass, the loss of every next word")                                          \
+    X(09, "cost", LESSON_DRAWS, "time and memory against length")                                                      \
+    X(10, "expected", LESSON_DRAWS, "the output as an expected value")                                                 \
+    X(11, "equal", LESSON_DRAWS, "exercise 1: equal scores, and one that grows")                                       \
+    X(12, "slope", LESSON_DRAWS, "exercise 2: the derivative p(1 - p)")                                                \
+    X(13, "order", LESSON_PRINTS, "exercise 3: a causal mask knows the order")                                         \
+    X(14, "offset", LESSON_DRAWS, "exercise 4: PE(pos).PE(pos + k) depends on k only")                                 \
+    X(15, "count", LESSON_PRINTS, "exercise 5: the parameters of a block")                                             \
+    X(16, "wide", LESSON_ASKS, "exercise 6: from \"tired\" to \"wide\"")
 
 /* The main function of each under the name that it has inside headscope. */
-#define LESSON_MAIN(number, file, about) int lesson_##number(int argc, char **argv);
+#define LESSON_MAIN(number, file, kind, about) int lesson_##number(int argc, char **argv);
 LESSON_LIST(LESSON_MAIN)
 #undef LESSON_MAIN
 

@@ -42,13 +42,13 @@ static const hsc__command command = {
 
 typedef struct lesson {
     const char *name; /* first, for hsc__cli_nearest */
-    const char *number;
     const char *about;
+    lesson_kind kind;
     int (*run)(int argc, char **argv);
 } lesson;
 
 static const lesson lessons[] = {
-#define LESSON_ROW(number, file, about) {file, #number, about, lesson_##number},
+#define LESSON_ROW(number, file, kind, about) {file, about, kind, lesson_##number},
     LESSON_LIST(LESSON_ROW)
 #undef LESSON_ROW
 };
@@ -57,23 +57,17 @@ enum { N_LESSONS = sizeof lessons / sizeof lessons[0] };
 /* ------------------------------------------------------------------------------------------------------ drawing ----
  */
 
-typedef struct drawing {
-    const char *path; /* NULL: nothing is drawn */
-    bool done;
-} drawing;
-
-static int finish(drawing *d, hsc_status status, const hsc_error *err)
+static int finish(const char *path, hsc_status status, const hsc_error *err)
 {
     hsc__cli_hold_interrupt(false);
-    d->done = true;
     if (status != HSC_OK) return hsc__cli_fail(err);
-    hsc__cli_note("wrote %s", d->path);
+    hsc__cli_note("wrote %s", path);
     return HSC__EXIT_OK;
 }
 
 static int draw_curves(void *user, const char *title, const lesson_panel *panels, int n_panels)
 {
-    drawing *d = user;
+    const char *path = user;
     hsc_error err = {0};
     hsc__curve curves[HSC__MAX_PANELS][LESSON_MAX_CURVES];
     hsc__panel drawn[HSC__MAX_PANELS];
@@ -88,13 +82,13 @@ static int draw_curves(void *user, const char *title, const lesson_panel *panels
         drawn[p] = (hsc__panel){panel->title, panel->x_title, panel->y_title, panel->log_x, panel->log_y, curves[p], n};
     }
     hsc__cli_hold_interrupt(true);
-    return finish(d, hsc__plot_lines(d->path, title, drawn, (size_t)n_panels, &err), &err);
+    return finish(path, hsc__plot_lines(path, title, drawn, (size_t)n_panels, &err), &err);
 }
 
 static int draw_pattern(void *user, const char *title, const float *weights, int n, const char *const *labels,
                         bool causal)
 {
-    drawing *d = user;
+    const char *path = user;
     hsc_error err = {0};
     hsc__heatmap map = {.title = title, .n_rows = n, .n_cols = n, .values = weights, .causal = causal};
     hsc__label *texts = labels ? hsc__calloc((size_t)n, sizeof *texts) : NULL;
@@ -104,7 +98,7 @@ static int draw_pattern(void *user, const char *title, const float *weights, int
         map.n_row_labels = map.n_col_labels = (size_t)n;
     }
     hsc__cli_hold_interrupt(true);
-    int result = finish(d, hsc__plot_heatmap(d->path, &map, &err), &err);
+    int result = finish(path, hsc__plot_heatmap(path, &map, &err), &err);
     hsc__free(texts);
     return result;
 }
@@ -151,21 +145,32 @@ static int run_all(char *model)
 
 static int run_drawn(const lesson *l, char *model, const char *path)
 {
-    drawing d = {.path = path};
-    lesson_painter painter = {draw_curves, draw_pattern, &d};
+    lesson_painter painter = {draw_curves, draw_pattern, (char *)path};
     if (path) lesson_set_painter(&painter);
     int result = run(l, model);
     lesson_set_painter(NULL);
-    if (result != HSC__EXIT_OK || !path || d.done) return result;
-    hsc__cli_error("lesson %s, %s, has nothing to draw", l->number, l->name);
-    return HSC__EXIT_FAILED;
+    return result;
 }
 
-/* The path of the model, when one is named at all. */
-static int find_model(const values *v, char **path)
+/* Whether the options suit the lesson (NULL: all of them). HSC__CLI_GO_ON, or the exit status after a message. */
+static int check(const lesson *l, const values *v)
+{
+    hsc_error err = {0};
+    if (v->plot && !l) return hsc__cli_misuse(&command, "--plot draws one lesson: give its number");
+    if (v->plot && l->kind != LESSON_DRAWS)
+        return hsc__cli_misuse(&command, "lesson %d, %s, has nothing to draw", (int)(l - lessons) + 1, l->name);
+    if (v->plot && hsc__plot_path(v->plot, &err) != HSC_OK) return hsc__cli_misuse(&command, "--plot %s", err.message);
+    if (v->model && l && l->kind != LESSON_ASKS)
+        return hsc__cli_misuse(&command, "lesson %d, %s, asks no model", (int)(l - lessons) + 1, l->name);
+    return HSC__CLI_GO_ON;
+}
+
+/* The path of the model, when one is named at all and the lesson (NULL: all of them) asks it. */
+static int find_model(const lesson *l, const values *v, char **path)
 {
     const char *named = getenv("HEADSCOPE_MODEL");
     *path = NULL;
+    if (l && l->kind != LESSON_ASKS) return HSC__CLI_GO_ON;
     if (!v->model && !(named && *named)) return HSC__CLI_GO_ON;
     return hsc__cli_model_path(&command, v->model, path);
 }
@@ -179,11 +184,12 @@ int hsc__cli_lesson(int argc, char **argv)
     int result = hsc__cli_parse(&command, argc, argv, &v, &args);
     if (result != HSC__CLI_GO_ON) return result;
     if (v.all && args.n) return hsc__cli_misuse(&command, "'%s' and --all", args.list[0]);
-    if (v.plot && (v.all || !args.n)) return hsc__cli_misuse(&command, "--plot draws one lesson: give its number");
-    if (!v.all && !args.n) return list();
-    const lesson *l = v.all ? NULL : find(args.list[0]);
-    if (!v.all && !l) return HSC__EXIT_USAGE;
-    result = find_model(&v, &model);
+    const lesson *l = args.n ? find(args.list[0]) : NULL;
+    if (args.n && !l) return HSC__EXIT_USAGE;
+    result = check(l, &v);
+    if (result != HSC__CLI_GO_ON) return result;
+    if (!v.all && !l) return list();
+    result = find_model(l, &v, &model);
     if (result == HSC__CLI_GO_ON) result = v.all ? run_all(model) : run_drawn(l, model, v.plot);
     hsc__free(model);
     return result;

@@ -98,11 +98,6 @@ static hsc__look_mode choose_mode(const hsc__look_options *o)
     return o->head.given ? HSC__LOOK_HEAD : HSC__LOOK_OVERVIEW;
 }
 
-static bool picture_name(const char *name)
-{
-    return hsc__cli_ends_with(name, ".png") || hsc__cli_ends_with(name, ".svg") || hsc__cli_ends_with(name, ".pdf");
-}
-
 /* --stats is about every token of one text. */
 static int check_stats(const hsc__look_options *o)
 {
@@ -119,6 +114,7 @@ static int check_stats(const hsc__look_options *o)
 /* What the arguments alone can show. */
 static int check(const hsc__look_options *o, int n_texts)
 {
+    hsc_error err = {0};
     int n_inputs = n_texts + (o->file != NULL) + (o->ids.ids != NULL);
     if (n_inputs == 0) return hsc__cli_misuse(&command, "no text: give TEXT, - for standard input, --file or --ids");
     if (n_inputs > 1) return hsc__cli_misuse(&command, "more than one of TEXT, --file and --ids");
@@ -136,8 +132,7 @@ static int check(const hsc__look_options *o, int n_texts)
         return hsc__cli_misuse(&command, "--heatmap wants --head or --layer");
     if (o->head.given && !hsc__layers_have(&o->layers, o->head.layer))
         return hsc__cli_misuse(&command, "--head L%dH%d is not in the layers of --layer", o->head.layer, o->head.head);
-    if (o->plot && !picture_name(o->plot))
-        return hsc__cli_misuse(&command, "--plot %s: the name must end in .png, .svg or .pdf", o->plot);
+    if (o->plot && hsc__plot_path(o->plot, &err) != HSC_OK) return hsc__cli_misuse(&command, "--plot %s", err.message);
     int result = check_stats(o);
     return result == HSC__CLI_GO_ON ? hsc__pass_check(&command, &o->pass) : result;
 }

@@ -26,6 +26,12 @@ static hsc_status find_format(draw_fn *out, const char *path, hsc_error *err)
     return hsc__fail(err, HSC_EINVAL, 0, "%s: a picture's name ends in .png, .svg or .pdf", path);
 }
 
+hsc_status hsc__plot_path(const char *path, hsc_error *err)
+{
+    draw_fn draw;
+    return find_format(&draw, path, err);
+}
+
 static hsc_status check_labels(const char *axis, const hsc__label *labels, size_t n_labels, int n, const char *of,
                                hsc_error *err)
 {

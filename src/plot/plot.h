@@ -42,6 +42,9 @@ typedef struct hsc__heatmap {
 /* Most rows and most columns of a picture of one map. Labels are thinned from about 100 on; the picture says how. */
 enum { HSC__PLOT_MAX_TOKENS = 4096 };
 
+/* HSC_EINVAL when the name of a picture does not end in .png, .svg or .pdf. The functions below check it too. */
+hsc_status hsc__plot_path(const char *path, hsc_error *err);
+
 /* Writes one map; the ending of `path` chooses .png (two pixels a unit), .svg (text stays text) or .pdf (text can be
  * searched). Written beside and renamed, so nothing half-written is seen.
  * HSC_EINVAL: another ending (the message lists the three), no tokens, label counts that differ from the rows or

@@ -114,12 +114,21 @@ class Lesson(ProgramTest):
         svg = self.folder / "b.svg"
         self.good("lesson", "2", "--plot", svg)
         self.assertIn(">sqrt(d_k)<", svg.read_text())
-        done = self.run_program("lesson", "1", "--plot", self.folder / "c.svg")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("has nothing to draw", done.stderr.decode())
-        done = self.run_program("lesson", "7", "--plot", self.folder / "c.gif")
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(".png, .svg or .pdf", done.stderr.decode())
+
+    def test_kinds(self):
+        """The list of the programs says truly which of them draw and which ask a model."""
+        for source in SOURCES:
+            text, word = source.read_text(), str(number(source))
+            with self.subTest(lesson=source.stem):
+                if "lesson_show_" in text:
+                    if source.stem != MEASURED:
+                        self.good("lesson", word, "--plot", self.folder / "c.svg")
+                else:
+                    self.bad(2, "lesson", word, "--plot", "c.svg", says=["has nothing to draw"])
+                if "lesson_open" not in text:
+                    self.bad(2, "lesson", word, "-m", "none", says=["asks no model"])
+                    if source.stem != MEASURED:
+                        self.good("lesson", word, env={"HEADSCOPE_MODEL": "/none"})
 
     def test_refusals(self):
         self.bad(2, "lesson", "17", says=["no lesson '17'", "1 to 16"])
@@ -127,6 +136,7 @@ class Lesson(ProgramTest):
         self.bad(2, "lesson", "casual", says=["did you mean causal?"])
         self.bad(2, "lesson", "3", "--all", says=["'3' and --all"])
         self.bad(2, "lesson", "--plot", "a.png", says=["give its number"])
+        self.bad(2, "lesson", "7", "--plot", "a.gif", says=[".png, .svg or .pdf"])
         self.bad(2, "lesson", "1", "2", says=["one argument too many"])
         done = self.run_program("lesson", "16", "-m", self.folder / "none")
         self.assertEqual(done.returncode, 1)
