@@ -20,8 +20,7 @@ const char *lesson_truth(bool truth)
     return truth ? "True" : "False";
 }
 
-/* ------------------------------------------------------------------------------------------------------- printing ----
- */
+/* ---------------------------------------------------------------------------------------------------- printing ---- */
 
 /* x rounded to so many decimals, with as few of them as name this float: "0.1", "0.". Returns the characters up to and
  * with the point. */
@@ -76,8 +75,7 @@ void lesson_print_tensor(const float *x, int n)
     printf("])");
 }
 
-/* ---------------------------------------------------------------------------------------------------------- numbers
- * ---- */
+/* ----------------------------------------------------------------------------------------------------- numbers ---- */
 
 float lesson_furthest(const float *a, const float *b, size_t n)
 {
@@ -126,8 +124,7 @@ double lesson_clock(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ------------------------------------------------------------------------------------------------ counted memory ----
- */
+/* ---------------------------------------------------------------------------------------------- counted memory ---- */
 
 /* Each block remembers its size in front of it. */
 typedef union block_head {
@@ -190,8 +187,7 @@ double lesson_memory_peak(void)
     return (double)(atomic_load(&peak) - base);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- a model
- * ---- */
+/* ----------------------------------------------------------------------------------------------------- a model ---- */
 
 hsc_status lesson_open(lesson_model *m, const char *path, hsc_error *err)
 {
@@ -290,8 +286,7 @@ const char *lesson_word(const lesson_model *m, hsc_token id)
     return word;
 }
 
-/* --------------------------------------------------------------------------------------------------------- pictures
- * ---- */
+/* ---------------------------------------------------------------------------------------------------- pictures ---- */
 
 static const lesson_painter *the_painter;
 

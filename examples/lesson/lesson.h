@@ -52,8 +52,7 @@ int lesson_fail(const hsc_error *err);
         if (check_status_ != HSC_OK) return check_status_;                                                             \
     } while (0)
 
-/* ------------------------------------------------------------------------------------------------------- printing ----
- */
+/* ---------------------------------------------------------------------------------------------------- printing ---- */
 
 /* As print(x.numpy().round(decimals)) without the line end: a matrix [rows][columns], or a vector when rows is 0. */
 void lesson_print_array(const float *x, int rows, int columns, int decimals);
@@ -62,8 +61,7 @@ void lesson_print_tensor(const float *x, int n);
 /* "True" or "False", as Python says it. */
 const char *lesson_truth(bool truth);
 
-/* ---------------------------------------------------------------------------------------------------------- numbers
- * ---- */
+/* ----------------------------------------------------------------------------------------------------- numbers ---- */
 
 float lesson_furthest(const float *a, const float *b, size_t n); /* the largest |a - b| */
 bool lesson_close(const float *a, const float *b, size_t n, double bar);
@@ -80,8 +78,7 @@ void lesson_memory_watch(void);
 void lesson_memory_reset(void);
 double lesson_memory_peak(void);
 
-/* ---------------------------------------------------------------------------------------------------------- a model
- * ---- */
+/* ----------------------------------------------------------------------------------------------------- a model ---- */
 
 typedef struct lesson_model {
     hsc_model *model;
@@ -110,8 +107,7 @@ int lesson_find(const lesson_model *m, const lesson_patterns *patterns, const ch
 /* A token in quotes. The text is used again after four calls. */
 const char *lesson_word(const lesson_model *m, hsc_token id);
 
-/* --------------------------------------------------------------------------------------------------------- pictures
- * ---- */
+/* ---------------------------------------------------------------------------------------------------- pictures ---- */
 
 typedef struct lesson_curve {
     const char *name;

@@ -1,7 +1,8 @@
 /*
  * headscope/nn.h: the building blocks of a transformer as single functions, forward and backward.
  *
- * These are the engine's own parts: they call the same kernels as hsc_forward, and round in the same places.
+ * These are the engine's own parts: hsc_forward runs the same loops, so that a layer here gives the bits that it has
+ * there.
  *
  *     float q[2] = {1, 0}, k[6] = {1, 0, 0, 1, 0.7f, 0.7f}, v[6] = {10, 0, 0, 10, 5, 5}, out[2], weights[3];
  *     hsc_nn_attention_shape shape = {.n_query = 1, .n_key = 3, .d_k = 2, .d_v = 2};
@@ -28,7 +29,7 @@
 extern "C" {
 #endif
 
-/* ----------------------------------------------------------------------------------------------- linear maps ---- */
+/* ------------------------------------------------------------------------------------------------- linear maps ---- */
 
 /* y = x W^T + bias, or y = x W + bias. */
 typedef struct hsc_nn_linear {
@@ -65,7 +66,7 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_nn_embedding_forward(const float *table, i
 HSC_API HSC_MUST_CHECK hsc_status hsc_nn_embedding_backward(const hsc_token *ids, int n, int n_ids, int d,
                                                             const float *dy, float *dtable, hsc_error *err);
 
-/* ------------------------------------------------------------------------------------------ softmax and loss ---- */
+/* -------------------------------------------------------------------------------------------- softmax and loss ---- */
 
 /* Each row of x [n_rows][n] becomes exp(x - max) / sum (Bridle 1990). -inf becomes exactly 0; a row of nothing but -inf
  * becomes all 0. y may be x. */
@@ -86,7 +87,7 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_nn_cross_entropy_backward(const float *log
                                                                 const float *dlosses, int n_rows, int n_classes,
                                                                 float *dlogits, hsc_error *err);
 
-/* ----------------------------------------------------------------------------------------------------- norms ---- */
+/* ------------------------------------------------------------------------------------------------------- norms ---- */
 
 /* y = gain (x - mean) / sqrt(var + eps) + bias, mean and (biased) variance of each row of x [n_rows][n] (Ba et al.
  * 2016, nn.LayerNorm). gain, bias [n] or NULL (1 and 0). y may be x. A constant row gives the bias
@@ -105,7 +106,7 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_nn_rms_norm_backward(const float *x, const
                                                            const float *dy, int n_rows, int n, float *dx, float *dgain,
                                                            hsc_error *err);
 
-/* ----------------------------------------------------------------------------------------------- activations ---- */
+/* ------------------------------------------------------------------------------------------------- activations ---- */
 
 /* One list makes the enum and the names. GELU: Hendrycks and Gimpel 2016, exact and by tanh
  * (nn.GELU(approximate="tanh"), GPT-2's gelu_new); SiLU: Elfwing et al. 2017. */
@@ -140,7 +141,7 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_nn_gate_backward(hsc_nn_activation activat
                                                        const float *dy, size_t n, float *dgate, float *dup,
                                                        hsc_error *err);
 
-/* -------------------------------------------------------------------------------------------------- position ---- */
+/* ---------------------------------------------------------------------------------------------------- position ---- */
 
 /* omega_i = 1 / base^(2i / d), for i < d / 2. The paper's base is 10000. */
 HSC_API double hsc_nn_frequency(int i, int d, double base);
@@ -172,7 +173,7 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_nn_rope_forward(const hsc_nn_rope *rope, c
 HSC_API HSC_MUST_CHECK hsc_status hsc_nn_rope_backward(const hsc_nn_rope *rope, const float *dy, const int *positions,
                                                        int n_outer, int n_pos, int n_inner, float *dx, hsc_error *err);
 
-/* ----------------------------------------------------------------------------------------------------- masks ---- */
+/* ------------------------------------------------------------------------------------------------------- masks ---- */
 
 /*
  * Who may look at whom. A byte that is not 0 means: this query may look at this key, as in PyTorch's
@@ -199,7 +200,7 @@ HSC_API void hsc_nn_mask_padding(const unsigned char *real, int n_batch, int n_q
 HSC_API void hsc_nn_mask_and(const unsigned char *a, const unsigned char *b, size_t n, unsigned char *out);
 HSC_API void hsc_nn_mask_invert(const unsigned char *a, size_t n, unsigned char *out);
 
-/* ------------------------------------------------------------------------------------------------- attention ---- */
+/* --------------------------------------------------------------------------------------------------- attention ---- */
 
 /* Sizes of scaled dot-product attention. Zeros in the first three: 1 batch, 1 head, as many key heads as query heads.
  */
@@ -251,7 +252,7 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_nn_heads_backward(const hsc_nn_heads *head
                                                         hsc_error *err);
 HSC_API size_t hsc_nn_heads_kept(const hsc_nn_heads *heads, int n_batch, int n);
 
-/* ---------------------------------------------------------------------------------------------- feed-forward ---- */
+/* ------------------------------------------------------------------------------------------------ feed-forward ---- */
 
 /* y = W_out f(W_in x), or, with gate.w, y = W_out (f(W_gate x) * W_in x) (Shazeer 2020), biases where given. */
 typedef struct hsc_nn_feed_forward {
@@ -272,7 +273,7 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_nn_feed_forward_backward(const hsc_nn_feed
                                                                hsc_error *err);
 HSC_API size_t hsc_nn_feed_forward_kept(const hsc_nn_feed_forward *ff, int n_rows);
 
-/* ------------------------------------------------------------------------------------------------- the block ---- */
+/* --------------------------------------------------------------------------------------------------- the block ---- */
 
 /* The pre-norm block (Xiong et al. 2020): x = x + attention(norm1(x)); x = x + feed_forward(norm2(x)), with the biases
  * that nn.MultiheadAttention, nn.Linear and nn.LayerNorm carry. */

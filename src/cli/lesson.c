@@ -54,8 +54,7 @@ static const lesson lessons[] = {
 };
 enum { N_LESSONS = sizeof lessons / sizeof lessons[0] };
 
-/* ------------------------------------------------------------------------------------------------------ drawing ----
- */
+/* ----------------------------------------------------------------------------------------------------- drawing ---- */
 
 static int finish(const char *path, hsc_status status, const hsc_error *err)
 {
@@ -103,8 +102,7 @@ static int draw_pattern(void *user, const char *title, const float *weights, int
     return result;
 }
 
-/* ------------------------------------------------------------------------------------------------------ running ----
- */
+/* ----------------------------------------------------------------------------------------------------- running ---- */
 
 /* By number or name; NULL after a message. */
 static const lesson *find(const char *word)

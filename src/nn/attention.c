@@ -12,8 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------------ one head ----
- */
+/* ---------------------------------------------------------------------------------------------------- one head ---- */
 
 static int width(const hsc__nn_head *head)
 {
@@ -188,8 +187,7 @@ void hsc__nn_head_backward(const hsc__exec *exec, const hsc__nn_head *head, cons
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------- masks ----
- */
+/* ------------------------------------------------------------------------------------------------------- masks ---- */
 
 hsc_status hsc__nn_mask_check(const hsc_nn_mask *mask, int n_query, int n_key, hsc_error *err)
 {
@@ -215,8 +213,7 @@ void hsc__nn_mask_apply(const hsc_nn_mask *mask, int n_heads, int batch, int h, 
     head->window = mask->window;
 }
 
-/* ------------------------------------------------------------------------------- batches and heads as dimensions ----
- */
+/* ----------------------------------------------------------------------------- batches and heads as dimensions ---- */
 
 static hsc_nn_attention_shape with_defaults(hsc_nn_attention_shape s)
 {

@@ -13,8 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------------------------------------------- parameters ----
- */
+/* -------------------------------------------------------------------------------------------------- parameters ---- */
 
 typedef struct layout {
     hsc_nn_parameter tensors[HSC_NN_N_BLOCK_TENSORS];
@@ -106,8 +105,7 @@ hsc_status hsc_nn_block_init(const hsc_nn_block *block, hsc_random *random, floa
     return HSC_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------- layers ----
- */
+/* ------------------------------------------------------------------------------------------------------ layers ---- */
 
 typedef struct layers {
     hsc_nn_heads heads;
@@ -215,8 +213,7 @@ hsc_status hsc_nn_block_forward(const hsc_nn_block *block, const float *paramete
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------- backward ----
- */
+/* ---------------------------------------------------------------------------------------------------- backward ---- */
 
 /* Where a map's derivatives go inside the array of all of them. */
 static hsc_nn_linear_grad grad_at(const layout *l, float *g, hsc_nn_block_tensor weight, hsc_nn_block_tensor bias,

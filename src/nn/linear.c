@@ -99,8 +99,7 @@ hsc_status hsc_nn_linear_backward(const hsc_nn_linear *map, const float *x, cons
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------------- rows of a table ----
- */
+/* --------------------------------------------------------------------------------------------- rows of a table ---- */
 
 static hsc_status check_ids(const hsc_token *ids, int n, int n_ids, int d, hsc_error *err)
 {

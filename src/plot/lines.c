@@ -26,8 +26,7 @@ static const hsc__text_style title_style = {.size = 16, .colour = HSC__INK, .bol
 static const hsc__text_style panel_style = {.size = 12, .colour = HSC__INK, .bold = true};
 static const hsc__text_style name_style = {.size = 11, .colour = HSC__INK};
 
-/* ------------------------------------------------------------------------------------------------------ an axis ----
- */
+/* ----------------------------------------------------------------------------------------------------- an axis ---- */
 
 typedef struct axis {
     bool log;

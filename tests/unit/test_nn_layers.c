@@ -22,7 +22,7 @@ static void assert_near(double x, double right, double bar)
     if (!(fabs(x - right) <= bar)) fail_msg("%.9g is not %.9g", x, right);
 }
 
-/* -------------------------------------------------------------------------------------------------- attention ---- */
+/* --------------------------------------------------------------------------------------------------- attention ---- */
 
 /* B13: a query that sees nothing has weights and output 0, and no derivative. */
 static void test_nothing_to_see(void **state)
