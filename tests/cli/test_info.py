@@ -87,15 +87,16 @@ class Forecast(ProgramTest):
         with mock.patch.object(toys, "Random", Tiled):
             config, tensors = toys.llama(vocab_size=4096, n_positions=2048, d=512, n_heads=8, n_kv=8, inner=1536)
         model = toys.write_folder(self.folder / "model", config, tensors)
-        said = self.json("info", model, "--tokens", "1024", "-t", "2")["memory"]
-        self.assertGreater(said["weights_bytes"], 30e6)
-        ids = ",".join(str(i * 7 % 50) for i in range(1024))
-        for words, foreseen in ((["--sites", "ln_final"], said["peak_without_logits_bytes"] + 1024 * 512 * 4),
-                                (["--sites", "pattern"], said["peak_without_logits_bytes"] + said["patterns_bytes"]),
-                                (["--stats"], said["peak_without_logits_bytes"] + said["stats_bytes"]),
-                                (["--sites", "logits"], said["peak_bytes"] + 1024 * 4096 * 4)):
-            peak = self.peak(model, ids, *words)
-            self.assertTrue(0.9 * peak < foreseen < 1.1 * peak, (words, peak, foreseen, said))
+        for n in (200, 1024, 2000):
+            said = self.json("info", model, "--tokens", n, "-t", "2")["memory"]
+            self.assertGreater(said["weights_bytes"], 30e6)
+            ids = ",".join(str(i * 7 % 50) for i in range(n))
+            for words, foreseen in ((["--sites", "ln_final"], said["peak_without_logits_bytes"] + n * 512 * 4),
+                                    (["--sites", "pattern"], said["peak_without_logits_bytes"] + said["patterns_bytes"]),
+                                    (["--stats"], said["peak_without_logits_bytes"] + said["stats_bytes"]),
+                                    (["--sites", "logits"], said["peak_bytes"] + n * 4096 * 4)):
+                peak = self.peak(model, ids, *words)
+                self.assertTrue(0.9 * peak < foreseen < 1.1 * peak, (n, words, peak, foreseen, said))
 
 
 class Info(ProgramTest):
