@@ -8,19 +8,35 @@
 #include "base/dtype.h"
 #include "base/parallel.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 enum {
-    FEW_STEP = 128,      /* outputs a task of few rows; its tile must fit the scratch of a panel */
+    MIN_STEP = 32,       /* outputs a task of few rows, at least and */
+    MAX_STEP = 128,      /* at most; a tile must fit the scratch of a panel */
+    WIDE_STEP = 512,     /* the most of a weight [n_in][n_out], which is read in runs along the outputs */
+    TASKS = 8,           /* that a thread should have, so that all end together */
     MIN_SPLIT_ROWS = 96, /* fewer rows than this do not pay for packing a panel twice */
 };
+
+enum { MAX_LANES = 64 };
+
+/* Tasks of few rows that one thread takes in turn, so that it reads memory in order, where the kernels fetch it ahead.
+ * Who is done helps the others. */
+typedef struct {
+    _Alignas(64) atomic_int next;
+    int end;
+} lane;
 
 typedef struct {
     const hsc__exec *exec;
     const hsc__linear *products;
     int n_products, n_rows;
-    int n_splits;  /* parts that the rows are cut into, so that few panels still feed every thread */
-    bool few;      /* few rows: straight from the mapping */
+    int n_splits; /* parts that the rows are cut into, so that few panels still feed every thread */
+    bool few;     /* few rows: straight from the mapping */
+    int few_step; /* outputs a task then */
+    lane *lanes;
+    int n_lanes;
     uint16_t *x16; /* x in bf16, rows x16_stride apart; NULL when nobody needs it */
     size_t x16_stride;
     hsc__x8 x8; /* x in 8 bits; q NULL when nobody needs it */
@@ -65,10 +81,22 @@ static void finish(const hsc__linear *p, int o, int n_out, int row, int n_rows, 
     }
 }
 
+static int clamp(int n, int low, int high)
+{
+    return n < low ? low : n > high ? high : n;
+}
+
+/* A thread's share of the outputs, up to what the kernel takes at once. */
+static int wide_step(const plan *job, int n_out)
+{
+    int share = (n_out / job->exec->n_threads + MAX_STEP - 1) / MAX_STEP * MAX_STEP;
+    return clamp(share, MAX_STEP, job->n_rows * WIDE_STEP <= PANEL_FLOATS ? WIDE_STEP : MAX_STEP);
+}
+
 /* Outputs that a task of product p takes. */
 static int step_of(const plan *job, const hsc__linear *p)
 {
-    if (job->few) return FEW_STEP;
+    if (job->few) return p->w->transposed ? wide_step(job, p->w->n_out) : job->few_step;
     switch (kind_of(job, p->w)) {
     case HSC_COMPUTE_BF16: return job->exec->kernels->nr_bf16;
     case HSC_COMPUTE_Q8: return job->exec->kernels->nr_q8;
@@ -127,8 +155,8 @@ static void few_task(const plan *job, const hsc__linear *p, int o, float *tile)
 {
     const hsc__kernels *k = job->exec->kernels;
     const hsc__weight *w = p->w;
-    int n_out = w->n_out - o < FEW_STEP ? w->n_out - o : FEW_STEP, n_rows = job->n_rows;
-    size_t stride = FEW_STEP; /* tile: [n_rows][FEW_STEP] */
+    int step = step_of(job, p), n_out = w->n_out - o < step ? w->n_out - o : step, n_rows = job->n_rows;
+    size_t stride = (size_t)step; /* tile: [n_rows][step] */
     const char *data =
         (const char *)w->data + (w->transposed ? hsc__dtype_bytes(w->dtype, (size_t)o) : (size_t)o * w->row_bytes);
     switch (kind_of(job, w)) {
@@ -166,6 +194,30 @@ static void run_task(void *context, size_t task, int worker)
     int per_split = (job->n_rows + job->n_splits - 1) / job->n_splits;
     int row = split * per_split, n_rows = job->n_rows - row < per_split ? job->n_rows - row : per_split;
     if (n_rows > 0) panel_task(job, p, o, row, n_rows, scratch);
+}
+
+static void run_lanes(void *context, size_t task, int worker)
+{
+    const plan *job = context;
+    for (int i = 0; i < job->n_lanes; i++) {
+        lane *l = &job->lanes[((int)task + i) % job->n_lanes];
+        int index;
+        while ((index = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->end)
+            run_task(context, (size_t)index, worker);
+    }
+}
+
+static void run_few(plan *job, int n_tasks)
+{
+    lane lanes[MAX_LANES];
+    int n = job->exec->n_threads < MAX_LANES ? job->exec->n_threads : MAX_LANES;
+    for (int i = 0; i < n; i++) {
+        atomic_init(&lanes[i].next, (int)((int64_t)n_tasks * i / n));
+        lanes[i].end = (int)((int64_t)n_tasks * (i + 1) / n);
+    }
+    job->lanes = lanes;
+    job->n_lanes = n;
+    hsc__parallel_for(job->exec->n_threads, (size_t)n, run_lanes, job);
 }
 
 /* Rows of x that a conversion task takes. */
@@ -225,11 +277,15 @@ void hsc__linear_forward(const hsc__exec *exec, const hsc__linear *products, int
     plan job = {.exec = exec, .products = products, .n_products = n_products, .n_rows = n_rows, .n_splits = 1};
     job.few = n_rows <= few_limit(exec);
     convert_x(&job);
-    int n_tasks = 0;
+    int n_tasks = 0, n_outs = 0;
+    for (int i = 0; i < n_products; i++) n_outs += products[i].w->n_out;
+    job.few_step = clamp(n_outs / (TASKS * exec->n_threads) / 16 * 16, MIN_STEP, MAX_STEP);
     for (int i = 0; i < n_products; i++) n_tasks += tasks_of(&job, &products[i]);
-    if (!job.few) {
-        while (n_tasks * job.n_splits < 2 * exec->n_threads && n_rows / (job.n_splits + 1) >= MIN_SPLIT_ROWS)
-            job.n_splits++;
+    if (job.few) {
+        run_few(&job, n_tasks);
+        return;
     }
+    while (n_tasks * job.n_splits < 2 * exec->n_threads && n_rows / (job.n_splits + 1) >= MIN_SPLIT_ROWS)
+        job.n_splits++;
     hsc__parallel_for(exec->n_threads, (size_t)n_tasks * (size_t)job.n_splits, run_task, &job);
 }

@@ -1,6 +1,7 @@
 /*
  * The bf16 compute kind with AVX-512's dot product of pairs (VDPBF16PS). Each output is one lane that takes its pairs
- * in rising k. Products of few rows are panels too: unpacking a panel costs less than reading it from memory.
+ * in rising k. Few rows take bfloat16 weights as they are mapped: pairs of 16 rows are turned round in registers and
+ * multiplied at once.
  */
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512bf16"))), apply_to = function)
@@ -10,6 +11,10 @@
 #include "kernels/simd/vec_avx512.h"
 
 #include "base/dtype.h"
+#include "kernels/simd/fetch.h"
+#include "kernels/simd/load.h"
+
+enum { PAIRS = 2 * VL, DIRECT_ROWS = 8 };
 
 void hsc__avx512_round_bf16(const float *x, int64_t n, uint16_t *y)
 {
@@ -172,8 +177,90 @@ void hsc__avx512_gemm_bf16(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k,
     }
 }
 
-static void few(hsc_dtype dtype, bool transposed, const char *w, size_t row_bytes, int n_out, int64_t n_in,
-                const uint16_t *x, size_t x_stride, int n_rows, float *y, size_t y_stride)
+/* VL outputs of a weight of bfloat16, straight from the mapping. */
+typedef struct strip {
+    const unsigned char *rows[VL];
+    const uint16_t *x;
+    size_t x_stride;
+    const unsigned char *ahead; /* what is read after these rows, in the order in which it lies */
+} strip;
+
+/* A block of at most PAIRS values from k on, whose lanes exist as said. */
+INLINE void strip_block(const int rows, const strip *s, int64_t k, int n_pairs, __mmask32 lanes, vf sum[DIRECT_ROWS])
+{
+    vf t[VL];
+    UNROLL
+    for (int i = 0; i < VL; i++) t[i] = vf_bits(_mm512_maskz_loadu_epi16(lanes, s->rows[i] + 2 * k));
+    vf_regroup(t);
+    UNROLL
+    for (int g = 0; g < VL; g += 4) {
+        vf quad[4];
+        vf_quad(t + g, quad);
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            if (g + i >= n_pairs) return;
+            UNROLL
+            for (int r = 0; r < rows; r++) {
+                int both;
+                memcpy(&both, s->x + (size_t)r * s->x_stride + k + 2 * (g + i), sizeof both);
+                sum[r] = _mm512_dpbf16_ps(sum[r], (__m512bh)vi_bits(quad[i]), (__m512bh)vi_set1(both));
+            }
+        }
+    }
+}
+
+INLINE void strip_rows(const int rows, strip *s, int64_t n_in, float *y, size_t y_stride, vpart lanes)
+{
+    for (int64_t k0 = 0; k0 < n_in; k0 += HSC__K_CHUNK) {
+        int n_k = n_in - k0 < HSC__K_CHUNK ? (int)(n_in - k0) : HSC__K_CHUNK, k = 0;
+        vf sum[DIRECT_ROWS];
+        UNROLL
+        for (int r = 0; r < rows; r++) sum[r] = vf_zero();
+        for (; k + PAIRS <= n_k; k += PAIRS) {
+            fetch_run(s->ahead, VL);
+            s->ahead += VL * 64;
+            strip_block(rows, s, k0 + k, VL, 0xFFFFFFFFu, sum);
+        }
+        if (k < n_k) strip_block(rows, s, k0 + k, (n_k - k + 1) / 2, (1u << (n_k - k)) - 1, sum);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            float *to = y + (size_t)r * y_stride;
+            vf_store_part(to, k0 ? vf_add(vf_load_part(to, lanes), sum[r]) : sum[r], lanes);
+        }
+    }
+}
+
+typedef void (*strip_fn)(strip *s, int64_t n_in, float *y, size_t y_stride, vpart lanes);
+
+#define STRIP(rows)                                                                                                    \
+    static void strip_##rows(strip *s, int64_t n_in, float *y, size_t y_stride, vpart lanes)                           \
+    {                                                                                                                  \
+        strip_rows(rows, s, n_in, y, y_stride, lanes);                                                                 \
+    }
+STRIP(1)
+STRIP(2)
+STRIP(3)
+STRIP(4)
+STRIP(5)
+STRIP(6)
+STRIP(7)
+STRIP(8)
+
+static const strip_fn strips[DIRECT_ROWS] = {strip_1, strip_2, strip_3, strip_4, strip_5, strip_6, strip_7, strip_8};
+
+static void few_direct(const unsigned char *w, size_t row_bytes, int n_out, int64_t n_in, const uint16_t *x,
+                       size_t x_stride, int n_rows, float *y, size_t y_stride)
+{
+    for (int o = 0; o < n_out; o += VL, w += VL * row_bytes) {
+        strip s = {.x = x, .x_stride = x_stride, .ahead = w + VL * row_bytes};
+        find_rows(s.rows, w, row_bytes, n_out - o);
+        strips[n_rows - 1](&s, n_in, y + o, y_stride, part(n_out - o));
+    }
+}
+
+/* Other types, and more rows: panels. */
+static void few_panels(hsc_dtype dtype, bool transposed, const char *w, size_t row_bytes, int n_out, int64_t n_in,
+                       const uint16_t *x, size_t x_stride, int n_rows, float *y, size_t y_stride)
 {
     uint32_t panel[HSC__K_CHUNK / 2 * NR];
     for (int o = 0; o < n_out; o += NR) {
@@ -193,19 +280,22 @@ static void few(hsc_dtype dtype, bool transposed, const char *w, size_t row_byte
 void hsc__avx512_few_bf16(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const uint16_t *x,
                           size_t x_stride, int n_rows, float *y, size_t y_stride)
 {
-    few(dtype, false, w, row_bytes, n_out, n_in, x, x_stride, n_rows, y, y_stride);
+    if (n_rows <= 0) return;
+    if (dtype == HSC_BF16 && n_rows <= DIRECT_ROWS)
+        few_direct(w, row_bytes, n_out, n_in, x, x_stride, n_rows, y, y_stride);
+    else few_panels(dtype, false, w, row_bytes, n_out, n_in, x, x_stride, n_rows, y, y_stride);
 }
 
 void hsc__avx512_few_t_bf16(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in,
                             const uint16_t *x, size_t x_stride, int n_rows, float *y, size_t y_stride)
 {
-    few(dtype, true, w, row_bytes, n_out, n_in, x, x_stride, n_rows, y, y_stride);
+    few_panels(dtype, true, w, row_bytes, n_out, n_in, x, x_stride, n_rows, y, y_stride);
 }
 
 void hsc__kernels_add_avx512_bf16(hsc__kernels *table)
 {
     table->nr_bf16 = NR;
-    table->few_rows_bf16 = 4;
+    table->few_rows_bf16 = DIRECT_ROWS;
     table->round_bf16 = hsc__avx512_round_bf16;
     table->pack_bf16 = hsc__avx512_pack_bf16;
     table->pack_t_bf16 = hsc__avx512_pack_t_bf16;

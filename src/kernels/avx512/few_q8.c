@@ -21,8 +21,8 @@ typedef struct strip {
     const unsigned char *rows[VL];
     const hsc__x8 *x;
     int n_rows;
-    fetches ahead;
-    vf total[MOST_ROWS]; /* of the chunk */
+    const unsigned char *ahead; /* what is read after these rows, in the order in which it lies */
+    vf total[MOST_ROWS];        /* of the chunk */
 } strip;
 
 /* Lane 4 g + i = the sum over the four lanes of group g of d[i]. */
@@ -80,13 +80,15 @@ INLINE void add_quad(hsc_dtype dtype, const int n_rows, strip *s, int64_t g, int
 {
     const hsc__q8_type type = hsc__q8_type_of(dtype);
     const place p = place_of(dtype, g, n_groups);
+    const size_t quad_bytes = hsc__dtype_bytes(dtype, HSC__K_CHUNK) / 2;
     vi dot[MOST_ROWS][2][4];
     UNROLL
     for (int i = 0; i < 4; i++) {
         codes w[4];
         UNROLL
         for (int j = 0; j < 4; j++) w[j] = quad_codes(dtype, s->rows[4 * i + j], &p);
-        fetch_next(&s->ahead);
+        fetch_run(s->ahead, (int)(quad_bytes + 15) / 16);
+        s->ahead += quad_bytes * 4;
         for (int r = 0; r < n_rows; r++) {
             vi sum[2];
             multiply_four(type.halves, w, load_x(s->x->q + (size_t)r * s->x->q_stride + g * GROUP, n_groups), sum);
@@ -145,7 +147,6 @@ static const strip_fn strips[HSC_N_DTYPES][2] = {STRIP_TYPES(STRIP_ENTRY)};
 void hsc__avx512_few_q8(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const hsc__x8 *x,
                         int n_rows, float *y, size_t y_stride)
 {
-    int64_t steps = (n_in / GROUP + QUAD - 1) / QUAD * 4, lines = (int64_t)(row_bytes * VL + 63) / 64;
     for (int o = 0; o < n_out; o += VL) {
         const unsigned char *first = (const unsigned char *)w + (size_t)o * row_bytes;
         for (int r = 0; r < n_rows; r += MOST_ROWS) {
@@ -154,7 +155,7 @@ void hsc__avx512_few_q8(hsc_dtype dtype, const void *w, size_t row_bytes, int n_
             strip s = {.x = &at, .n_rows = n_rows - r < MOST_ROWS ? n_rows - r : MOST_ROWS};
             vf sum[MOST_ROWS];
             find_rows(s.rows, first, row_bytes, n_out - o);
-            s.ahead = fetches_of(first + VL * row_bytes, 64, (int)lines, 0, (int)((lines + steps - 1) / steps));
+            s.ahead = first + VL * row_bytes;
             strips[dtype][s.n_rows > 1](&s, n_in, sum);
             for (int i = 0; i < s.n_rows; i++)
                 vf_store_part(y + (size_t)(r + i) * y_stride + o, sum[i], part(n_out - o));

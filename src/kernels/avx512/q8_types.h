@@ -197,7 +197,7 @@ INLINE void block_scales(hsc_dtype dtype, const unsigned char *const rows[VL], c
             s->scale[g][0] = vf_from_low_f16(both);
             s->minimum[g][0] = vf_from_low_f16(vi_shr(both, 16));
         } else {
-            s->scale[g][0] = vf_from_low_f16(vi_gather16(rows, p->offset + p->step[g]));
+            s->scale[g][0] = vf_from_low_f16(vi_gather32(rows, p->offset + p->step[g])); /* one code beside it */
         }
     }
 }
@@ -233,7 +233,7 @@ INLINE void two_scales(const unsigned char *const rows[VL], const place *p, quad
 
 INLINE void three_scales(const unsigned char *const rows[VL], const place *p, quad_scales *s)
 {
-    vf d = vf_from_low_f16(vi_gather16(rows, p->offset + 108));
+    vf d = vf_from_low_f16(vi_shr(vi_gather32(rows, p->offset + 106), 16));
     vi first = vi_gather32(rows, p->offset + 96), second = vi_gather32(rows, p->offset + 100),
        top = vi_gather32(rows, p->offset + 104);
     if (p->half) {
@@ -249,7 +249,7 @@ INLINE void three_scales(const unsigned char *const rows[VL], const place *p, qu
 /* Its scales are signed. */
 INLINE void six_scales(const unsigned char *const rows[VL], const place *p, quad_scales *s)
 {
-    vf d = vf_from_low_f16(vi_gather16(rows, p->offset + 208));
+    vf d = vf_from_low_f16(vi_shr(vi_gather32(rows, p->offset + 206), 16));
     vi w[4], flip = vi_set1((int)0x80808080u);
     vi_gather4(rows, p->offset + 192, w);
     vi first = p->half ? w[2] : w[0], second = p->half ? w[3] : w[1];

@@ -27,6 +27,13 @@ INLINE void fetch_next(fetches *f)
     }
 }
 
+/* `lines` lines one after the other. */
+INLINE void fetch_run(const unsigned char *at, const int lines)
+{
+    UNROLL
+    for (int i = 0; i < lines; i++) fetch_far(at + 64 * i);
+}
+
 /* gemm that fetches some lines with every FETCH_STEP values of every tile; `ahead` may be NULL. */
 enum { FETCH_STEP = 16 };
 void KERNEL(gemm_ahead)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
