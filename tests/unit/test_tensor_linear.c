@@ -142,9 +142,12 @@ static void test_odd_sizes(void **unused)
     (void)unused;
     static const int outs[] = {1, 7, 31, 32, 33, 129, 260}, ins[] = {1, 3, 16, 255, 256, 257, 700};
     for (size_t o = 0; o < sizeof outs / sizeof *outs; o++)
-        for (size_t i = 0; i < sizeof ins / sizeof *ins; i++)
+        for (size_t i = 0; i < sizeof ins / sizeof *ins; i++) {
             for (int t = 0; t < 4; t++)
                 check(HSC_F32, t % 2, t < 2 ? HSC_COMPUTE_F32 : HSC_COMPUTE_BF16, outs[o], ins[i], 14);
+            check(HSC_BF16, i % 2, HSC_COMPUTE_BF16, outs[o], ins[i], 14);
+            check(HSC_BF16, false, HSC_COMPUTE_BF16, outs[o], ins[i], 9);
+        }
 }
 
 /* Rows cut into parts so that few panels feed all threads: the result does not show it. */
