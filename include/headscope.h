@@ -503,10 +503,24 @@ typedef enum {
 /* "entropy", and so on; NULL out of range. Static storage. */
 HSC_API const char *hsc_stat_name(hsc_stat stat);
 
+/* Statistics of rows [first_row, first_row + n_rows) of a sequence's rows in the batch, in one layer, as they come. The
+ * views have n_rows in the place of n_query and are valid during the call; what is not collected, and
+ * HSC_STAT_RECEIVED, has data NULL. topk_keys as hsc_session_topk_keys has them. */
+typedef struct hsc_stats_rows {
+    int layer, seq, first_row, n_rows;
+    hsc_view stat[HSC_N_STATS];
+    const int32_t *topk_keys;
+} hsc_stats_rows;
+
 typedef struct hsc_stats_options {
     int layer;      /* -1: every layer */
     unsigned stats; /* OR of 1u << hsc_stat; 0: all */
     int top_k;      /* keys a row keeps, at most 64; 0: 8 */
+    /* NULL: statistics are kept until the next pass. Else they are handed over by the thread that runs the pass, in
+     * rising rows of a layer and sequence, and only HSC_STAT_RECEIVED is kept: memory does not grow with the rows. A
+     * return other than 0 stops the pass with HSC_ECANCELED. */
+    int (*on_rows)(void *user, const hsc_stats_rows *rows);
+    void *user;
 } hsc_stats_options;
 
 /* Collects statistics in the passes to come; NULL stops collecting. A second call replaces the first. HSC_EINVAL: no
@@ -515,7 +529,7 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_session_collect(hsc_session *session, cons
                                                       hsc_error *err);
 
 /* A statistic of layer `layer` and sequence `seq` of the last batch, in the shape of HSC_STAT_LIST. Borrowed like
- * hsc_session_activation's view. HSC_ENOTFOUND: not collected. */
+ * hsc_session_activation's view. HSC_ENOTFOUND: not collected, or handed to on_rows. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_stat(const hsc_session *session, hsc_stat stat, int layer, int seq,
                                                    hsc_view *out, hsc_error *err);
 

@@ -200,7 +200,7 @@ static hsc_status attend(hsc_session *s, const hsc__layer *l, int layer, hsc_err
         HSC_FAIL_IF(hsc__attention_forward(&s->exec, &job) != HSC_OK, HSC_ECANCELED,
                     "an observer of the attention of layer %d stopped the pass", layer);
     }
-    if (stats) hsc__stats_layer_end(s, layer);
+    if (stats) HSC_TRY(hsc__stats_layer_end(s, layer, err));
     SHOW(HSC_Z, layer, s->z, (int)q_size);
     return HSC_OK;
 }

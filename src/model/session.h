@@ -59,7 +59,10 @@ typedef struct hsc__stats {
     int layer;               /* -1: every layer */
     unsigned stats;
     int top_k, n_bins;
-    int64_t *partial; /* [n_threads][n_heads][n_key]: received weights of the layer that is running */
+    int (*on_rows)(void *user, const hsc_stats_rows *rows); /* NULL: each layer keeps its own arrays */
+    void *user;
+    hsc__stat_layer passing; /* with on_rows: arrays of the chunk and layer that are running */
+    int64_t *partial;        /* [n_threads][n_heads][n_key]: received weights of the layer that is running */
     size_t partial_capacity, partial_worker;
 } hsc__stats;
 
@@ -150,10 +153,11 @@ hsc_status hsc__stats_prepare(hsc_session *s, hsc_error *err);
 /* One row of weights of piece `piece`; the arguments are those of hsc__attention_row_fn. */
 void hsc__stats_row(hsc_session *s, int layer, int worker, int piece, int head, int query, int start, int low, int high,
                     const float *row);
-/* Before and after the attention of a layer: the workers' received weights come together. Only the keys of the chunk's
- * sequences are touched, so that a batch of many costs no more than its parts. */
+/* Before and after the attention of a layer: the workers' received weights come together, and on_rows gets the chunk's
+ * rows. Only the keys of the chunk's sequences are touched, so that a batch of many costs no more than its parts.
+ * HSC_ECANCELED. */
 void hsc__stats_layer_begin(hsc_session *s);
-void hsc__stats_layer_end(hsc_session *s, int layer);
+hsc_status hsc__stats_layer_end(hsc_session *s, int layer, hsc_error *err);
 /* After the pass. */
 void hsc__stats_finish(hsc_session *s);
 void hsc__stats_free(hsc_session *s);

@@ -22,14 +22,18 @@ const char *hsc_stat_name(hsc_stat stat)
     return (unsigned)stat < HSC_N_STATS ? stats[stat].name : NULL;
 }
 
+static void free_layer(hsc__stat_layer *l)
+{
+    hsc__free(l->floats);
+    hsc__free(l->topk_keys);
+    hsc__free(l->received);
+}
+
 void hsc__stats_free(hsc_session *s)
 {
     hsc__stats *t = &s->stats;
-    for (int i = 0; t->layers && i < s->desc->config.n_layers; i++) {
-        hsc__free(t->layers[i].floats);
-        hsc__free(t->layers[i].topk_keys);
-        hsc__free(t->layers[i].received);
-    }
+    for (int i = 0; t->layers && i < s->desc->config.n_layers; i++) free_layer(&t->layers[i]);
+    free_layer(&t->passing);
     hsc__free(t->layers);
     hsc__free(t->partial);
     *t = (hsc__stats){0};
@@ -54,6 +58,8 @@ hsc_status hsc_session_collect(hsc_session *s, const hsc_stats_options *o, hsc_e
     s->stats.layer = o->layer;
     s->stats.stats = o->stats ? o->stats : (1u << HSC_N_STATS) - 1;
     s->stats.top_k = o->top_k ? o->top_k : DEFAULT_TOP_K;
+    s->stats.on_rows = o->on_rows;
+    s->stats.user = o->user;
     return HSC_OK;
 }
 
@@ -82,22 +88,21 @@ static hsc_status reserve(void *array_ptr, size_t *capacity, size_t n, size_t si
     return array ? HSC_OK : hsc__fail_memory(err, n * size, "statistics");
 }
 
-static hsc_status prepare_layer(hsc_session *s, hsc__stat_layer *l, hsc_error *err)
+/* Where the rows of a layer go. */
+static hsc__stat_layer *rows_of(hsc__stats *t, int layer)
 {
-    const hsc__stats *t = &s->stats;
-    size_t rows = (size_t)s->n_tokens * (size_t)s->desc->config.n_heads, total = 0;
-    size_t keys = s->seqs[s->n_seqs].keys * (size_t)s->desc->config.n_heads;
+    return t->on_rows ? &t->passing : &t->layers[layer];
+}
+
+static hsc_status prepare_rows(const hsc__stats *t, hsc__stat_layer *l, size_t rows, hsc_error *err)
+{
+    size_t total = 0, had = l->capacity;
     for (int i = 0; i < HSC_N_STATS; i++) total += rows * row_floats(t, (hsc_stat)i);
-    size_t had = l->capacity;
     HSC_TRY(reserve(&l->floats, &l->capacity, total, sizeof *l->floats, err));
     if (collects(t, HSC_STAT_TOPK) && (l->capacity != had || !l->topk_keys)) {
         hsc__free(l->topk_keys);
         l->topk_keys = hsc__calloc(l->capacity, sizeof *l->topk_keys); /* no more than the floats have of weights */
         if (!l->topk_keys) return hsc__fail_memory(err, l->capacity * sizeof *l->topk_keys, "statistics");
-    }
-    if (collects(t, HSC_STAT_RECEIVED)) {
-        HSC_TRY(reserve(&l->received, &l->received_capacity, keys, sizeof *l->received, err));
-        memset(l->received, 0, keys * sizeof *l->received);
     }
     float *next = l->floats;
     for (int i = 0; i < HSC_N_STATS; i++) {
@@ -105,6 +110,18 @@ static hsc_status prepare_layer(hsc_session *s, hsc__stat_layer *l, hsc_error *e
         l->arrays[i] = n ? next : NULL;
         next += n;
     }
+    return HSC_OK;
+}
+
+static hsc_status prepare_layer(hsc_session *s, int layer, hsc_error *err)
+{
+    hsc__stats *t = &s->stats;
+    hsc__stat_layer *l = &t->layers[layer];
+    size_t heads = (size_t)s->desc->config.n_heads, keys = s->seqs[s->n_seqs].keys * heads;
+    HSC_TRY(prepare_rows(t, rows_of(t, layer), heads * (size_t)(t->on_rows ? s->max_rows : s->n_tokens), err));
+    if (!collects(t, HSC_STAT_RECEIVED)) return HSC_OK;
+    HSC_TRY(reserve(&l->received, &l->received_capacity, keys, sizeof *l->received, err));
+    memset(l->received, 0, keys * sizeof *l->received);
     return HSC_OK;
 }
 
@@ -118,7 +135,7 @@ hsc_status hsc__stats_prepare(hsc_session *s, hsc_error *err)
     t->n_bins = 1;
     while ((1 << (t->n_bins - 1)) < longest) t->n_bins++;
     for (int i = 0; i < s->desc->config.n_layers; i++) {
-        if (hsc__stats_wanted(s, i)) HSC_TRY(prepare_layer(s, &t->layers[i], err));
+        if (hsc__stats_wanted(s, i)) HSC_TRY(prepare_layer(s, i, err));
     }
     if (!collects(t, HSC_STAT_RECEIVED)) return HSC_OK;
     t->partial_worker = s->seqs[s->n_seqs].keys * (size_t)s->desc->config.n_heads;
@@ -182,16 +199,24 @@ static void top_keys(const hsc_session *s, int low, int high, const float *row, 
     }
 }
 
+/* Which row of an array belongs to a head and a query of a piece: arrays hold the batch, or the chunk with on_rows. */
+static size_t row_index(const hsc_session *s, const hsc__piece *p, int head, int query)
+{
+    const hsc__batch_seq *q = &s->seqs[p->seq];
+    size_t heads = (size_t)s->desc->config.n_heads;
+    if (s->stats.on_rows) return heads * (size_t)p->row + (size_t)head * (size_t)p->n_rows + (size_t)query;
+    return heads * (size_t)q->row + (size_t)head * (size_t)q->n_query + (size_t)(p->batch_query + query);
+}
+
 void hsc__stats_row(hsc_session *s, int layer, int worker, int piece, int head, int query, int start, int low, int high,
                     const float *row)
 {
-    const hsc__stats *t = &s->stats;
-    const hsc__stat_layer *l = &t->layers[layer];
+    hsc__stats *t = &s->stats;
+    const hsc__stat_layer *l = rows_of(t, layer);
     const hsc__piece *p = &s->pieces[piece];
     const hsc__batch_seq *q = &s->seqs[p->seq];
     int position = p->position + query;
-    size_t at = (size_t)s->desc->config.n_heads * (size_t)q->row + (size_t)head * (size_t)q->n_query +
-                (size_t)(p->batch_query + query);
+    size_t at = row_index(s, p, head, query);
     if (l->arrays[HSC_STAT_ENTROPY])
         l->arrays[HSC_STAT_ENTROPY][at] = s->exec.kernels->row_entropy(row + start, high - start);
     if (l->arrays[HSC_STAT_SINK]) l->arrays[HSC_STAT_SINK][at] = segment(s, row, low, high, 0, 0);
@@ -228,17 +253,45 @@ void hsc__stats_layer_begin(hsc_session *s)
         memset(t->partial + (size_t)worker * t->partial_worker + first, 0, n * sizeof *t->partial);
 }
 
-void hsc__stats_layer_end(hsc_session *s, int layer)
+static void add_received(hsc_session *s, int layer)
 {
     const hsc__stats *t = &s->stats;
-    size_t first, n;
-    if (!collects(t, HSC_STAT_RECEIVED)) return;
-    n = chunk_keys(s, &first);
+    size_t first, n = chunk_keys(s, &first);
     int64_t *received = t->layers[layer].received + first;
     for (int worker = 0; worker < s->exec.n_threads; worker++) {
         const int64_t *partial = t->partial + (size_t)worker * t->partial_worker + first;
         for (size_t i = 0; i < n; i++) received[i] += partial[i];
     }
+}
+
+/* A statistic of n_rows rows of all heads that begin at row `at` of its array. */
+static hsc_view rows_view(const hsc_session *s, const hsc__stat_layer *l, hsc_stat stat, size_t at, int64_t n_rows)
+{
+    const hsc__stats *t = &s->stats;
+    bool deep = stat == HSC_STAT_DISTANCE || stat == HSC_STAT_TOPK;
+    int64_t floats = (int64_t)row_floats(t, stat);
+    if (!l->arrays[stat] || stat == HSC_STAT_RECEIVED) return (hsc_view){0};
+    return (hsc_view){
+        l->arrays[stat] + at * (size_t)floats, deep ? 3 : 2, {s->desc->config.n_heads, n_rows, deep ? floats : 0}};
+}
+
+static hsc_status hand_over(hsc_session *s, int layer, const hsc__piece *p, hsc_error *err)
+{
+    hsc__stats *t = &s->stats;
+    size_t at = row_index(s, p, 0, 0);
+    hsc_stats_rows rows = {.layer = layer, .seq = p->seq, .first_row = p->batch_query, .n_rows = p->n_rows};
+    for (int i = 0; i < HSC_N_STATS; i++) rows.stat[i] = rows_view(s, &t->passing, (hsc_stat)i, at, p->n_rows);
+    if (collects(t, HSC_STAT_TOPK)) rows.topk_keys = t->passing.topk_keys + at * (size_t)t->top_k;
+    HSC_FAIL_IF(t->on_rows(t->user, &rows) != 0, HSC_ECANCELED,
+                "the reader of the statistics of layer %d stopped the pass", layer);
+    return HSC_OK;
+}
+
+hsc_status hsc__stats_layer_end(hsc_session *s, int layer, hsc_error *err)
+{
+    if (collects(&s->stats, HSC_STAT_RECEIVED)) add_received(s, layer);
+    for (int i = 0; s->stats.on_rows && i < s->n_pieces; i++) HSC_TRY(hand_over(s, layer, &s->pieces[i], err));
+    return HSC_OK;
 }
 
 /* The integers become floats where they lie: each float is written at or before the integer it comes from. */
@@ -264,8 +317,9 @@ static hsc_status check_stat(const hsc_session *s, hsc_stat stat, int layer, int
     HSC_FAIL_IF((unsigned)stat >= HSC_N_STATS, HSC_EINVAL, "statistic %d does not exist", (int)stat);
     HSC_FAIL_IF(layer < 0 || layer >= s->desc->config.n_layers, HSC_EINVAL, "layer %d does not exist, the model has %d",
                 layer, s->desc->config.n_layers);
-    HSC_FAIL_IF(!s->valid || !hsc__stats_wanted(s, layer) || !collects(&s->stats, stat), HSC_ENOTFOUND,
-                "%s of layer %d was not collected in the last pass", stats[stat].name, layer);
+    bool gone = s->stats.on_rows && stat != HSC_STAT_RECEIVED;
+    HSC_FAIL_IF(!s->valid || !hsc__stats_wanted(s, layer) || !collects(&s->stats, stat) || gone, HSC_ENOTFOUND,
+                "%s of layer %d was not %s in the last pass", stats[stat].name, layer, gone ? "kept" : "collected");
     HSC_FAIL_IF(seq < 0 || seq >= s->n_seqs, HSC_EINVAL, "sequence %d does not exist, the batch had %d", seq,
                 s->n_seqs);
     return HSC_OK;
@@ -274,17 +328,12 @@ static hsc_status check_stat(const hsc_session *s, hsc_stat stat, int layer, int
 hsc_status hsc_session_stat(const hsc_session *s, hsc_stat stat, int layer, int seq, hsc_view *out, hsc_error *err)
 {
     HSC_TRY(check_stat(s, stat, layer, seq, err));
-    const hsc__stats *t = &s->stats;
+    const hsc__stat_layer *l = &s->stats.layers[layer];
     const hsc__batch_seq *q = &s->seqs[seq];
-    const float *data = t->layers[layer].arrays[stat];
-    size_t heads = (size_t)s->desc->config.n_heads, floats = row_floats(t, stat);
-    if (stat == HSC_STAT_RECEIVED) {
-        *out = (hsc_view){data + heads * q->keys, 2, {(int64_t)heads, hsc__batch_n_key(q)}};
-        return HSC_OK;
-    }
-    bool deep = stat == HSC_STAT_DISTANCE || stat == HSC_STAT_TOPK;
-    *out = (hsc_view){
-        data + heads * (size_t)q->row * floats, deep ? 3 : 2, {(int64_t)heads, q->n_query, deep ? (int64_t)floats : 0}};
+    size_t heads = (size_t)s->desc->config.n_heads;
+    if (stat == HSC_STAT_RECEIVED)
+        *out = (hsc_view){l->arrays[stat] + heads * q->keys, 2, {(int64_t)heads, hsc__batch_n_key(q)}};
+    else *out = rows_view(s, l, stat, heads * (size_t)q->row, q->n_query);
     return HSC_OK;
 }
 

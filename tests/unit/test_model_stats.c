@@ -129,6 +129,72 @@ static void check_same_bits(const hsc_model *m, const hsc_session *whole)
     hsc_session_free(s);
 }
 
+/* What on_rows has put together: arrays of the whole pass, as a session that keeps them has. */
+typedef struct {
+    float *data[TINY_LAYERS][HSC_N_STATS];
+    int32_t *keys[TINY_LAYERS];
+    int calls, stop_at;
+} gathered;
+
+static int gather(void *user, const hsc_stats_rows *rows)
+{
+    gathered *g = user;
+    assert_int_equal(rows->seq, 0);
+    assert_null(rows->stat[HSC_STAT_RECEIVED].data);
+    for (int i = 0; i < HSC_N_STATS; i++) {
+        const hsc_view *v = &rows->stat[i];
+        if (i == HSC_STAT_RECEIVED) continue;
+        size_t width = v->n_dims == 3 ? (size_t)v->shape[2] : 1;
+        float **all = &g->data[rows->layer][i];
+        assert_int_equal(v->shape[1], rows->n_rows);
+        if (!*all) *all = calloc((size_t)v->shape[0] * N * width, sizeof **all);
+        for (int64_t head = 0; head < v->shape[0]; head++)
+            memcpy(*all + ((size_t)head * N + (size_t)rows->first_row) * width,
+                   v->data + (size_t)(head * rows->n_rows) * width, (size_t)rows->n_rows * width * sizeof **all);
+    }
+    if (!g->keys[rows->layer]) g->keys[rows->layer] = calloc((size_t)(N * TOP), sizeof(int32_t));
+    memcpy(g->keys[rows->layer] + rows->first_row * TOP, rows->topk_keys,
+           (size_t)(rows->n_rows * TOP) * sizeof(int32_t)); /* of head 0 */
+    return ++g->calls == g->stop_at;
+}
+
+static void check_handed_over(const hsc_model *m, const hsc_session *whole)
+{
+    gathered g = {0}, stopped = {.stop_at = 2};
+    hsc_session *s;
+    hsc_view v, w;
+    const int32_t *keys;
+    hsc_stats_options o = {.layer = -1, .top_k = TOP, .on_rows = gather, .user = &g};
+    hsc_batch batch = {.ids = ids, .n_tokens = N};
+    assert_int_equal(hsc_session_new(&s, m, &(hsc_session_options){.chunk = 11, .n_threads = 2}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_collect(s, &o, NULL), HSC_OK);
+    assert_int_equal(hsc_forward(s, &batch, NULL), HSC_OK);
+    assert_int_equal(hsc_session_stat(s, HSC_STAT_SINK, 0, 0, &v, NULL), HSC_ENOTFOUND);
+    assert_int_equal(hsc_session_topk_keys(s, 0, 0, &keys, NULL), HSC_ENOTFOUND);
+    for (int layer = 0; layer < TINY_LAYERS; layer++) {
+        for (int i = 0; i < HSC_N_STATS; i++) {
+            assert_int_equal(hsc_session_stat(whole, (hsc_stat)i, layer, 0, &v, NULL), HSC_OK);
+            size_t n = (size_t)(v.shape[0] * v.shape[1] * (v.n_dims == 3 ? v.shape[2] : 1));
+            w.data = g.data[layer][i];
+            if (i == HSC_STAT_RECEIVED) assert_int_equal(hsc_session_stat(s, (hsc_stat)i, layer, 0, &w, NULL), HSC_OK);
+            assert_memory_equal(v.data, w.data, n * sizeof *v.data);
+            free(g.data[layer][i]);
+        }
+        assert_int_equal(hsc_session_topk_keys(whole, layer, 0, &keys, NULL), HSC_OK);
+        assert_memory_equal(g.keys[layer], keys, (size_t)(N * TOP) * sizeof *keys);
+        free(g.keys[layer]);
+    }
+    o.user = &stopped;
+    hsc_session_reset(s);
+    assert_int_equal(hsc_session_collect(s, &o, NULL), HSC_OK);
+    assert_int_equal(hsc_forward(s, &batch, NULL), HSC_ECANCELED);
+    assert_int_equal(stopped.calls, 2);
+    for (int i = 0; i < HSC_N_STATS; i++)
+        for (int layer = 0; layer < TINY_LAYERS; layer++) free(stopped.data[layer][i]);
+    for (int layer = 0; layer < TINY_LAYERS; layer++) free(stopped.keys[layer]);
+    hsc_session_free(s);
+}
+
 static void check_model(void (*make)(tiny_model *))
 {
     tiny_model t;
@@ -141,6 +207,7 @@ static void check_model(void (*make)(tiny_model *))
                 *plain = run(m, (hsc_session_options){0}, false);
     check_against_patterns(s);
     check_same_bits(m, s);
+    check_handed_over(m, s);
     assert_int_equal(hsc_session_logits(s, &a, NULL), HSC_OK);
     assert_int_equal(hsc_session_logits(plain, &b, NULL), HSC_OK);
     assert_memory_equal(a.data, b.data, TINY_VOCAB * sizeof(float));
