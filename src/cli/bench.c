@@ -37,8 +37,8 @@ static const hsc__option options[] = {
      "Tokens that the cache holds before. Default: 0."},
     {"threads", 't', HSC__OPT_TEXT, "N", offsetof(values, threads), 0, 0, "Threads. Default: what the system allows."},
     {"capture", 'c', HSC__OPT_TEXT, "WHAT", offsetof(values, captures), 0, 0,
-     "What is kept of attention in every layer: none, stats (all statistics) or patterns (every weight). Default: "
-     "none."},
+     "What is looked at in every layer: none, stats (all statistics of every row, summed up as they come) or patterns "
+     "(every weight, kept). Default: none."},
     HSC__OPTION_HEADING("How"),
     {"repeat", 'r', HSC__OPT_INT, "N", offsetof(values, repeats), 1, 10000,
      "Repetitions of each test; the median, the least and the most are shown. Default: 5."},
@@ -123,9 +123,22 @@ static void summarise(double *rates, int n, outcome *out)
     out->peak_mb = hsc__bench_peak_mb();
 }
 
-static hsc_status watch(hsc_session *session, capture what, hsc_error *err)
+/* A reader of statistics as look --stats is one: it takes sums over the rows of each head and keeps nothing else. */
+static int sum_rows(void *user, const hsc_stats_rows *rows)
 {
-    if (what == CAPTURE_STATS) return hsc_session_collect(session, &(hsc_stats_options){.layer = -1}, err);
+    double *sums = user;
+    for (int i = 0; i < HSC_N_STATS; i++) {
+        const hsc_view *v = &rows->stat[i];
+        int64_t n = v->data ? v->shape[0] * v->shape[1] * (v->n_dims == 3 ? v->shape[2] : 1) : 0;
+        for (int64_t k = 0; k < n; k++) sums[i] += (double)v->data[k];
+    }
+    return 0;
+}
+
+static hsc_status watch(hsc_session *session, capture what, double sums[HSC_N_STATS], hsc_error *err)
+{
+    hsc_stats_options stats = {.layer = -1, .on_rows = sum_rows, .user = sums};
+    if (what == CAPTURE_STATS) return hsc_session_collect(session, &stats, err);
     if (what == CAPTURE_NONE) return HSC_OK;
     return hsc_session_record(session, &(hsc_record){.site = HSC_PATTERN, .layer = -1, .head = -1, .query = -1}, err);
 }
@@ -175,10 +188,10 @@ static hsc_status run_once(const job *j, const test *t, hsc_session *session, in
 
 static hsc_status repeat(const job *j, const test *t, hsc_session *session, hsc_error *err)
 {
-    double unused;
+    double unused, sums[HSC_N_STATS] = {0};
     hsc__cli_progress("%s", t->name);
     if (t->depth) HSC_TRY(pass(session, j->ids, t->depth, HSC_LOGITS_NONE, err));
-    HSC_TRY(watch(session, t->capture, err));
+    HSC_TRY(watch(session, t->capture, sums, err));
     if (!j->v->no_warmup) HSC_TRY(run_once(j, t, session, WARMUP_TOKENS, &unused, err));
     for (int i = 0; i < j->v->repeats; i++) {
         hsc__cli_progress("%s: %d of %d", t->name, i + 1, j->v->repeats);

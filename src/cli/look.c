@@ -279,7 +279,7 @@ static hsc_status record_patterns(const hsc__look *look, hsc__look_pass *pass, h
     return HSC_OK;
 }
 
-static hsc_status run_pass(const hsc__look *look, hsc__look_pass *pass, hsc_error *err)
+static hsc_status run_pass(hsc__look *look, hsc__look_pass *pass, hsc_error *err)
 {
     const hsc__look_options *o = look->options;
     catcher c;

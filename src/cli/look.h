@@ -129,7 +129,7 @@ json_t *hsc__look_stats_json(const hsc__look *look);
 
 /* ---- look_stats.c: before the pass, and after it ---- */
 
-hsc_status hsc__look_collect(const hsc__look *look, hsc_session *session, hsc_error *err);
+hsc_status hsc__look_collect(hsc__look *look, hsc_session *session, hsc_error *err);
 /* Fills look->stats. */
 hsc_status hsc__look_summarise(hsc__look *look, hsc_error *err);
 

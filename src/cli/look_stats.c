@@ -14,61 +14,70 @@ enum { BINS_A_GROUP = 3, MAX_COLUMNS = 6 + HSC__LOOK_MAX_BINS };
 
 /* ----------------------------------------------------------------------------------------------- from the pass ---- */
 
-hsc_status hsc__look_collect(const hsc__look *look, hsc_session *session, hsc_error *err)
+static hsc__look_stats *stats_of(const hsc__look *look, int layer, int head)
+{
+    return &look->stats[(size_t)layer * (size_t)look->n_heads + (size_t)head];
+}
+
+/* Adds the rows q >= 1 of n rows that begin at `first`; figures[i * stride] is row i's. */
+static void add_figures(double *sum, const float *figures, int first, int n, int stride)
+{
+    for (int i = first ? 0 : 1; i < n; i++) *sum += (double)figures[(size_t)i * (size_t)stride];
+}
+
+static int add_rows(void *user, const hsc_stats_rows *rows)
+{
+    static const hsc_stat single[] = {HSC_STAT_ENTROPY, HSC_STAT_SINK, HSC_STAT_SELF, HSC_STAT_PREV};
+    hsc__look *look = user;
+    int n = rows->n_rows, n_bins = look->n_bins = (int)rows->stat[HSC_STAT_DISTANCE].shape[2];
+    for (int head = 0; head < look->n_heads; head++) {
+        if (!hsc__look_chosen(look, rows->layer, head)) continue;
+        hsc__look_stats *s = stats_of(look, rows->layer, head);
+        double *const sums[] = {&s->entropy, &s->first, &s->self, &s->prev};
+        size_t row = (size_t)head * (size_t)n;
+        for (int i = 0; i < 4; i++) add_figures(sums[i], rows->stat[single[i]].data + row, rows->first_row, n, 1);
+        const float *bins = rows->stat[HSC_STAT_DISTANCE].data + row * (size_t)n_bins;
+        for (int b = 0; b < n_bins; b++) add_figures(&s->distance[b], bins + b, rows->first_row, n, n_bins);
+    }
+    return 0;
+}
+
+hsc_status hsc__look_collect(hsc__look *look, hsc_session *session, hsc_error *err)
 {
     const hsc__layers *layers = &look->options->layers;
     const hsc__head *head = &look->options->head;
     bool one = layers->n == 1 && layers->range[0].first == layers->range[0].last;
+    size_t n = (size_t)look->n_layers * (size_t)look->n_heads;
     hsc_stats_options o = {.layer = head->given ? head->layer
                                     : one       ? layers->range[0].first
                                                 : -1,
-                           .stats = ((1u << HSC_N_STATS) - 1) & ~(1u << HSC_STAT_TOPK)};
+                           .stats = ((1u << HSC_N_STATS) - 1) & ~(1u << HSC_STAT_TOPK),
+                           .on_rows = add_rows,
+                           .user = look};
+    look->stats = hsc__calloc(n, sizeof *look->stats);
+    if (!look->stats) return hsc__fail_memory(err, n * sizeof *look->stats, "the heads' statistics");
     return hsc_session_collect(session, &o, err);
 }
 
-/* Mean over the rows q >= 1 of one figure a row. */
-static double mean_of_rows(const float *rows, int n, int stride)
-{
-    double sum = 0;
-    for (int query = 1; query < n; query++) sum += (double)rows[(size_t)query * (size_t)stride];
-    return n > 1 ? sum / (n - 1) : 0;
-}
-
-/* Where head `head` of a layer begins in a statistic. */
-static hsc_status head_of(const hsc__look *look, hsc_stat stat, int layer, int head, hsc_view *view, hsc_error *err)
-{
-    HSC_TRY(hsc_session_stat(look->first.session, stat, layer, 0, view, err));
-    size_t size = (size_t)view->shape[1] * (view->n_dims == 3 ? (size_t)view->shape[2] : 1);
-    view->data += (size_t)head * size;
-    return HSC_OK;
-}
-
 /* The key that receives most; the first token is left out unless the options or its being alone let it in. */
-static void find_most(const hsc__look *look, const float *received, hsc__look_stats *out)
+static hsc_status find_most(const hsc__look *look, int layer, int head, hsc__look_stats *out, hsc_error *err)
 {
     int n = look->first.n_tokens;
+    hsc_view received;
     hsc_key_weight best = {.key = -1};
-    hsc_top_keys(received, n, look->options->include_first || n == 1 ? 0 : 1, 1, &best);
+    HSC_TRY(hsc_session_stat(look->first.session, HSC_STAT_RECEIVED, layer, 0, &received, err));
+    hsc_top_keys(received.data + (size_t)head * (size_t)n, n, look->options->include_first || n == 1 ? 0 : 1, 1, &best);
     out->most = best.key;
     out->received = best.weight;
+    return HSC_OK;
 }
 
-static hsc_status summarise(hsc__look *look, int layer, int head, hsc__look_stats *out, hsc_error *err)
+/* Sums become means. */
+static void divide(hsc__look_stats *s, int n_bins, int n_rows)
 {
-    static const hsc_stat single[] = {HSC_STAT_ENTROPY, HSC_STAT_SINK, HSC_STAT_SELF, HSC_STAT_PREV};
-    double *const fields[] = {&out->entropy, &out->first, &out->self, &out->prev};
-    int n = look->first.n_tokens;
-    hsc_view view;
-    for (int i = 0; i < 4; i++) {
-        HSC_TRY(head_of(look, single[i], layer, head, &view, err));
-        *fields[i] = mean_of_rows(view.data, n, 1);
-    }
-    HSC_TRY(head_of(look, HSC_STAT_DISTANCE, layer, head, &view, err));
-    look->n_bins = (int)view.shape[2];
-    for (int b = 0; b < look->n_bins; b++) out->distance[b] = mean_of_rows(view.data + b, n, look->n_bins);
-    HSC_TRY(head_of(look, HSC_STAT_RECEIVED, layer, head, &view, err));
-    find_most(look, view.data, out);
-    return HSC_OK;
+    double *const sums[] = {&s->entropy, &s->first, &s->self, &s->prev};
+    for (int i = 0; i < 4; i++) *sums[i] /= n_rows;
+    for (int b = 0; b < n_bins; b++) s->distance[b] /= n_rows;
 }
 
 /* A row with NaN has NaN in the sum of its bins. */
@@ -81,14 +90,13 @@ static bool sound(const hsc__look_stats *s, int n_bins)
 
 hsc_status hsc__look_summarise(hsc__look *look, hsc_error *err)
 {
-    size_t n = (size_t)look->n_layers * (size_t)look->n_heads;
-    look->stats = hsc__calloc(n, sizeof *look->stats);
-    if (!look->stats) return hsc__fail_memory(err, n * sizeof *look->stats, "the heads' statistics");
+    int n_rows = look->first.n_tokens > 1 ? look->first.n_tokens - 1 : 1;
     for (int layer = 0; layer < look->n_layers; layer++) {
         for (int head = 0; head < look->n_heads; head++) {
             if (!hsc__look_chosen(look, layer, head)) continue;
-            hsc__look_stats *s = &look->stats[(size_t)layer * (size_t)look->n_heads + (size_t)head];
-            HSC_TRY(summarise(look, layer, head, s, err));
+            hsc__look_stats *s = stats_of(look, layer, head);
+            divide(s, look->n_bins, n_rows);
+            HSC_TRY(find_most(look, layer, head, s, err));
             if (!sound(s, look->n_bins)) return hsc__look_fail_number(layer, head, err);
         }
     }
@@ -135,7 +143,7 @@ static int make_groups(const hsc__look *look, group *groups)
 
 static void add_row(const hsc__look *look, const group *groups, int n_groups, int layer, int head, hsc__string *cells)
 {
-    const hsc__look_stats *s = &look->stats[(size_t)layer * (size_t)look->n_heads + (size_t)head];
+    const hsc__look_stats *s = stats_of(look, layer, head);
     const double means[] = {s->entropy, s->first, s->self, s->prev};
     hsc__look_name_head(cells++, layer, head);
     for (int i = 0; i < 4; i++) hsc__string_printf(cells++, "%.2f", means[i]);
@@ -207,7 +215,7 @@ void hsc__look_stats_csv(const hsc__look *look, hsc__string *out)
     for (int layer = 0; layer < look->n_layers; layer++) {
         for (int head = 0; head < look->n_heads; head++) {
             if (!hsc__look_chosen(look, layer, head)) continue;
-            const hsc__look_stats *s = &look->stats[(size_t)layer * (size_t)look->n_heads + (size_t)head];
+            const hsc__look_stats *s = stats_of(look, layer, head);
             const double means[] = {s->entropy, s->first, s->self, s->prev};
             hsc__look_csv_head(out, layer, head);
             for (int i = 0; i < 4; i++) hsc__look_csv_number(out, (float)means[i]);
@@ -221,7 +229,7 @@ void hsc__look_stats_csv(const hsc__look *look, hsc__string *out)
 
 static json_t *head_json(const hsc__look *look, int layer, int head)
 {
-    const hsc__look_stats *s = &look->stats[(size_t)layer * (size_t)look->n_heads + (size_t)head];
+    const hsc__look_stats *s = stats_of(look, layer, head);
     json_t *object = hsc__look_json_head(layer, head), *distance = json_array();
     for (int b = 0; b < look->n_bins; b++) json_array_append_new(distance, hsc__json_number(s->distance[b]));
     json_object_set_new(object, "entropy", hsc__json_number(s->entropy));
