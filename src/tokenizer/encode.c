@@ -62,6 +62,7 @@ static hsc_span span_of(const stretch *text, size_t start, size_t end)
 static hsc_status run_model(encoder *e, const char *word, size_t n)
 {
     const hsc_tokenizer *t = e->tokenizer;
+    if (t->kind == HSC__UNIGRAM) return hsc__unigram_encode(&t->unigram, &e->word, word, n, e->err);
     if (t->kind == HSC__WORDPIECE) return hsc__wordpiece_encode(&t->wordpiece, &e->word, word, n, e->err);
     return hsc__bpe_encode(&t->bpe, &e->word, word, n, e->err);
 }

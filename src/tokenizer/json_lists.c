@@ -67,7 +67,8 @@ static void find_in_model(const char *text, size_t n, size_t i, hsc__json_range 
     size_t key, key_n;
     while (next_member(text, n, &i, &key, &key_n)) {
         size_t end = skip_value(text, n, i);
-        if (is_key(text, key, key_n, "vocab") && text[i] == '{' && !vocab->end) *vocab = (hsc__json_range){i, end};
+        bool opens = text[i] == '{' || text[i] == '[';
+        if (is_key(text, key, key_n, "vocab") && opens && !vocab->end) *vocab = (hsc__json_range){i, end};
         if (is_key(text, key, key_n, "merges") && text[i] == '[' && !merges->end) *merges = (hsc__json_range){i, end};
         i = end;
     }
@@ -226,6 +227,53 @@ hsc_status hsc__json_read_vocab(hsc__json_reader *r, hsc__vocab *vocab, hsc_erro
     for (size_t read = 0;; read++) {
         HSC_TRY(read_entry(r, vocab, read, err));
         if (look(r) != ',') return expect(r, '}', err);
+        r->at++;
+    }
+}
+
+/* A number as JSON writes it. */
+static hsc_status read_score(hsc__json_reader *r, double *out, hsc_error *err)
+{
+    char number[64];
+    size_t n = 0;
+    look(r);
+    while (r->at + n < r->end && n + 1 < sizeof number && r->text[r->at + n] &&
+           strchr("+-.eE0123456789", r->text[r->at + n]))
+        n++;
+    memcpy(number, r->text + r->at, n);
+    number[n] = '\0';
+    if (!n || !hsc__parse_double(number, out)) return fail(r, "a score expected", err);
+    r->at += n;
+    return HSC_OK;
+}
+
+static hsc_status read_piece(hsc__json_reader *r, hsc__vocab *vocab, hsc__unigram *model, hsc_token id, hsc_error *err)
+{
+    hsc__bytes text;
+    double score = 0;
+    hsc_token existing;
+    HSC_TRY(expect(r, '[', err));
+    HSC_TRY(read_string(r, &text, err));
+    HSC_TRY(expect(r, ',', err));
+    HSC_TRY(read_score(r, &score, err));
+    HSC_TRY(expect(r, ']', err));
+    if (id >= MOST_IDS) return fail(r, "more than 16777216 tokens", err);
+    HSC_TRY(hsc__vocab_set(vocab, id, text, HSC__TOKEN_NORMAL, &existing, err));
+    if (existing >= 0) {
+        vocab->text[id] = vocab->bytes[id] = text;
+        vocab->kind[id] = HSC__TOKEN_NORMAL;
+        vocab->has_doubles = true;
+    }
+    return hsc__unigram_set_score(model, id, score, err);
+}
+
+hsc_status hsc__json_read_pieces(hsc__json_reader *r, hsc__vocab *vocab, hsc__unigram *model, hsc_error *err)
+{
+    HSC_TRY(expect(r, '[', err));
+    if (look(r) == ']') return expect(r, ']', err);
+    for (hsc_token id = 0;; id++) {
+        HSC_TRY(read_piece(r, vocab, model, id, err));
+        if (look(r) != ',') return expect(r, ']', err);
         r->at++;
     }
 }

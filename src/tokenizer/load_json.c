@@ -26,7 +26,8 @@ static hsc_status load_lists(hsc_tokenizer *t, const char *text, hsc__json_range
 {
     hsc__arena merge_strings = {0};
     hsc__json_reader reader = {text, vocab.start, vocab.end, &t->arena, path, "model.vocab"};
-    if (vocab.end) HSC_TRY(hsc__json_read_vocab(&reader, &t->vocab, err));
+    if (vocab.end && t->kind == HSC__UNIGRAM) HSC_TRY(hsc__json_read_pieces(&reader, &t->vocab, &t->unigram, err));
+    else if (vocab.end) HSC_TRY(hsc__json_read_vocab(&reader, &t->vocab, err));
     reader = (hsc__json_reader){text, merges.start, merges.end, &merge_strings, path, "model.merges"};
     hsc_status status = merges.end ? hsc__json_read_merges(&reader, &t->bpe, err) : HSC_OK;
     hsc__arena_free(&merge_strings);

@@ -4,12 +4,13 @@
 
 #include <string.h>
 
-/* Files of old write no type: merges mean BPE, a limit on words WordPiece. */
+/* Files of old write no type: merges mean BPE, a list of scores Unigram, a limit on words WordPiece. */
 static const char *model_type(const json_t *model)
 {
     const char *type = hsc__type_of(model);
     if (type) return type;
     if (json_object_get(model, "merges")) return "BPE";
+    if (json_is_array(json_object_get(model, "vocab"))) return "Unigram";
     return json_object_get(model, "max_input_chars_per_word") ? "WordPiece" : NULL;
 }
 
@@ -36,27 +37,29 @@ hsc_status hsc__check_model(hsc_tokenizer *t, const json_t *model, const char *p
     static const struct {
         const char *name;
         hsc__model_kind kind;
-    } kinds[] = {{"BPE", HSC__BPE}, {"WordPiece", HSC__WORDPIECE}};
+    } kinds[] = {{"BPE", HSC__BPE}, {"WordPiece", HSC__WORDPIECE}, {"Unigram", HSC__UNIGRAM}};
     const char *type = model_type(model);
     size_t i = 0, n = sizeof kinds / sizeof *kinds;
     while (i < n && (!type || strcmp(type, kinds[i].name) != 0)) i++;
     HSC_FAIL_IF(i == n, HSC_EUNSUPPORTED, "%s: model \"%s\" is not supported", path, type ? type : "(no type)");
     t->kind = kinds[i].kind;
     if (t->kind == HSC__BPE) HSC_TRY(check_bpe(model, path, err));
-    HSC_FAIL_IF(!json_is_object(json_object_get(model, "vocab")), HSC_EFORMAT, "%s: model: \"vocab\" must be an object",
-                path);
+    const json_t *vocab = json_object_get(model, "vocab");
+    bool lists = t->kind == HSC__UNIGRAM;
+    HSC_FAIL_IF(lists ? !json_is_array(vocab) : !json_is_object(vocab), HSC_EFORMAT,
+                "%s: model: \"vocab\" must be an %s", path, lists ? "array" : "object");
     return HSC_OK;
 }
 
 /* Byte-level: the token of each byte of the alphabet. Otherwise the pieces <0x00> to <0xFF>, spelled in capitals. */
-static void find_byte_ids(hsc_tokenizer *t)
+static void find_byte_ids(const hsc_tokenizer *t, hsc_token *byte_id)
 {
     static const char digits[] = "0123456789ABCDEF";
     for (int b = 0; b < 256; b++) {
         char text[6] = {'<', '0', 'x', digits[b >> 4], digits[b & 15], '>'};
         size_t n = sizeof text;
         if (t->bpe.byte_level) n = (size_t)hsc__byte_spell((unsigned char)b, text);
-        t->bpe.byte_id[b] = hsc__vocab_find(&t->vocab, text, n);
+        byte_id[b] = hsc__vocab_find(&t->vocab, text, n);
     }
 }
 
@@ -78,7 +81,7 @@ static hsc_status load_bpe(hsc_tokenizer *t, const json_t *model, const char *pa
     HSC_TRY(hsc__json_bool(model, "fuse_unk", false, &t->bpe.fuse_unk, path, err));
     HSC_TRY(hsc__json_bool(model, "ignore_merges", false, &t->bpe.ignore_merges, path, err));
     HSC_TRY(find_unk(t, model, NULL, path, &t->bpe.unk, err));
-    find_byte_ids(t);
+    find_byte_ids(t, t->bpe.byte_id);
     return HSC_OK;
 }
 
@@ -93,7 +96,22 @@ static hsc_status load_wordpiece(hsc_tokenizer *t, const json_t *model, const ch
     return hsc__wordpiece_finish(&t->wordpiece, &t->vocab, (hsc__bytes){prefix, strlen(prefix)}, err);
 }
 
+static hsc_status load_unigram(hsc_tokenizer *t, const json_t *model, const char *path, hsc_error *err)
+{
+    int64_t unk;
+    HSC_FAIL_IF(t->vocab.n == 0, HSC_EFORMAT, "%s: model: \"vocab\" is empty", path);
+    HSC_TRY(hsc__json_bool(model, "byte_fallback", false, &t->unigram.byte_fallback, path, err));
+    HSC_TRY(hsc__json_int(model, "unk_id", -1, 0, (int64_t)t->vocab.n - 1, &unk, path, err));
+    t->unigram.unk = (hsc_token)unk;
+    find_byte_ids(t, t->unigram.byte_id);
+    return hsc__unigram_finish(&t->unigram, &t->vocab, NULL, err);
+}
+
 hsc_status hsc__load_model(hsc_tokenizer *t, const json_t *model, const char *path, hsc_error *err)
 {
-    return t->kind == HSC__WORDPIECE ? load_wordpiece(t, model, path, err) : load_bpe(t, model, path, err);
+    switch (t->kind) {
+    case HSC__WORDPIECE: return load_wordpiece(t, model, path, err);
+    case HSC__UNIGRAM: return load_unigram(t, model, path, err);
+    default: return load_bpe(t, model, path, err);
+    }
 }

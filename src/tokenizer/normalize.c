@@ -2,15 +2,25 @@
 #include "tokenizer/normalize.h"
 
 #include "base/text.h"
+#include "tokenizer/charsmap.h"
 #include "tokenizer/unicode.h"
 
 #include <string.h>
 
 hsc_status hsc__normalizer_add(hsc__normalizer *normalizer, hsc__normalize_op op, hsc_error *err)
 {
-    HSC_FAIL_IF(normalizer->n_ops == HSC__MAX_OPS, HSC_EUNSUPPORTED, "more than %d normalizers", (int)HSC__MAX_OPS);
+    if (normalizer->n_ops == HSC__MAX_OPS) {
+        hsc__pattern_free(op.pattern);
+        return hsc__fail(err, HSC_EUNSUPPORTED, 0, "more than %d normalizers", (int)HSC__MAX_OPS);
+    }
     normalizer->op[normalizer->n_ops++] = op;
     return HSC_OK;
+}
+
+void hsc__normalizer_free(hsc__normalizer *normalizer)
+{
+    for (size_t i = 0; i < normalizer->n_ops; i++) hsc__pattern_free(normalizer->op[i].pattern);
+    normalizer->n_ops = 0;
 }
 
 static hsc_status reserve(hsc__aligned *aligned, size_t n, hsc_error *err)
@@ -140,6 +150,11 @@ static hsc_status apply(const hsc__normalize_op *op, hsc__aligned *text, hsc__al
     case HSC__REPLACE: return replace(op, text, out, err);
     case HSC__STRIP_LEFT:
     case HSC__STRIP_RIGHT: return strip(op, text, out, err);
+    case HSC__SQUEEZE:
+    case HSC__TRIM:
+    case HSC__REPLACE_PATTERN: return hsc__normalize_replace(op, text, out, err);
+    case HSC__CHARSMAP: return hsc__charsmap_clusters(op->charsmap, text, out, err);
+    case HSC__CHARSMAP_LONGEST: return hsc__charsmap_longest(op->charsmap, text, out, err);
     case HSC__NFC:
     case HSC__NFD:
     case HSC__NFKC:

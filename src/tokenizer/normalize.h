@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "formats/gguf.h"
+#include "tokenizer/pattern.h"
 
 typedef enum {
     HSC__NFC,
@@ -25,12 +26,19 @@ typedef enum {
     HSC__NMT,         /* control characters go, others become a blank, as in NMT */
     HSC__STRIP_LEFT,  /* white space at the start goes */
     HSC__STRIP_RIGHT, /* and at the end */
+    HSC__SQUEEZE,     /* every run of two blanks or more by one text */
+    HSC__TRIM,        /* blanks at both ends go, runs of them become one: SentencePiece's */
+    HSC__REPLACE_PATTERN,
+    HSC__CHARSMAP,         /* a compiled map, by clusters */
+    HSC__CHARSMAP_LONGEST, /* the same as SentencePiece does */
 } hsc__normalize_kind;
 
 typedef struct hsc__normalize_op {
     hsc__normalize_kind kind;
     hsc__bytes text; /* what is put in front, or replaced; borrowed */
     hsc__bytes with;
+    hsc__pattern *pattern;                /* owned by the normalizer */
+    const struct hsc__charsmap *charsmap; /* borrowed */
 } hsc__normalize_op;
 
 enum { HSC__MAX_OPS = 16 };
@@ -40,8 +48,10 @@ typedef struct hsc__normalizer {
     size_t n_ops;
 } hsc__normalizer;
 
-/* HSC_EUNSUPPORTED when there are too many. */
+/* HSC_EUNSUPPORTED when there are too many; the op's pattern is then freed. */
 hsc_status hsc__normalizer_add(hsc__normalizer *normalizer, hsc__normalize_op op, hsc_error *err);
+
+void hsc__normalizer_free(hsc__normalizer *normalizer);
 
 /* A text and where its bytes came from. Zero it before its first use; it keeps its memory. */
 typedef struct hsc__aligned {
@@ -67,6 +77,9 @@ hsc_status hsc__aligned_append_part(hsc__aligned *out, const hsc__aligned *from,
  * in place: *in_place says whether the result is in text and not in out. */
 hsc_status hsc__normalize_characters(hsc__normalize_kind kind, hsc__aligned *text, bool is_ascii, hsc__aligned *out,
                                      bool *in_place, hsc_error *err);
+/* HSC__SQUEEZE, HSC__TRIM and HSC__REPLACE_PATTERN; in replace.c. */
+hsc_status hsc__normalize_replace(const hsc__normalize_op *op, const hsc__aligned *text, hsc__aligned *out,
+                                  hsc_error *err);
 /* Unicode's forms; in compose.c. */
 hsc_status hsc__normalize_form(hsc__normalize_kind kind, const hsc__aligned *text, hsc__aligned *out, hsc_error *err);
 

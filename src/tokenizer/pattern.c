@@ -5,6 +5,7 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <string.h>
 
 /* Patterns of real tokenizers need a few steps a character; a hostile one is stopped. */
 enum { MATCH_LIMIT = 50000000, STACK_START = 64 * 1024, STACK_MOST = 4 * 1024 * 1024, HEAP_LIMIT_KIB = 256 * 1024 };
@@ -115,4 +116,14 @@ hsc_status hsc__pattern_find(const hsc__pattern *pattern, hsc__match *match, con
     *start = bounds[0];
     *end = bounds[1];
     return HSC_OK;
+}
+
+void hsc__text_mask(char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        int32_t c;
+        size_t length = (size_t)hsc__utf8_read(text + i, n - i, &c);
+        if (c < 0) memset(text + i, 1, length);
+        i += length;
+    }
 }

@@ -25,6 +25,10 @@ void hsc__match_free(hsc__match *match);
 hsc_status hsc__pattern_find(const hsc__pattern *pattern, hsc__match *match, const char *text, size_t n, size_t from,
                              size_t *start, size_t *end, hsc_error *err);
 
+/* PCRE2 reads valid UTF-8 only. A byte that is not becomes U+0001, one byte as well, which no pattern names and which
+ * is neither letter, number nor blank: so it counts as one character of no class. */
+void hsc__text_mask(char *text, size_t n);
+
 /* The pattern as PCRE2 gets it; for the tests. */
 hsc_status hsc__pattern_translate(hsc__string *out, const char *pattern, size_t n, hsc_error *err);
 

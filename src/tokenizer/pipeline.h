@@ -8,8 +8,10 @@
 
 #include "tokenizer/added.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/charsmap.h"
 #include "tokenizer/split.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/unigram.h"
 #include "tokenizer/wordpiece.h"
 
 /* A part of a pre-tokenizer: what changes the text of each piece that comes in, and what then cuts it. */
@@ -20,7 +22,7 @@ typedef struct hsc__stage {
 
 enum { HSC__MAX_STAGES = 4 };
 
-typedef enum { HSC__BPE, HSC__WORDPIECE } hsc__model_kind;
+typedef enum { HSC__BPE, HSC__WORDPIECE, HSC__UNIGRAM } hsc__model_kind;
 
 /* What stands around one text, or around two, when special tokens are asked for; without them only the texts count. */
 enum { HSC__FIRST_TEXT = -1, HSC__SECOND_TEXT = -2 };
@@ -49,6 +51,8 @@ struct hsc_tokenizer {
     hsc__model_kind kind;
     hsc__bpe bpe;
     hsc__wordpiece wordpiece;
+    hsc__unigram unigram;
+    hsc__charsmap charsmap; /* the normalizer's, if it has one */
     hsc__template single, pair;
     hsc__strip strip;
     hsc__bytes *inner; /* [vocab.n] what a token decodes to behind another one; NULL: vocab.bytes */

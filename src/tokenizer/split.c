@@ -42,20 +42,14 @@ void hsc__pieces_free(hsc__pieces *pieces)
     *pieces = (hsc__pieces){0};
 }
 
-/* PCRE2 reads valid UTF-8 only. A byte that is not stands in as U+0001, one byte as well, which no pattern names and
- * which is neither letter, number nor blank: so it is cut as one character of no class. */
+/* The text as PCRE2 can read it. */
 static hsc_status clean(hsc__pieces *p, hsc_error *err)
 {
     p->clean = p->text;
     if (hsc__utf8_valid(p->text, p->n)) return HSC_OK;
     HSC_TRY(hsc__grow(&p->cleaned, &p->cleaned_capacity, p->n, 1, err));
     memcpy(p->cleaned, p->text, p->n);
-    for (size_t i = 0; i < p->n;) {
-        int32_t c;
-        size_t length = (size_t)hsc__utf8_read(p->text + i, p->n - i, &c);
-        if (c < 0) memset(p->cleaned + i, 1, length);
-        i += length;
-    }
+    hsc__text_mask(p->cleaned, p->n);
     p->clean = p->cleaned;
     return HSC_OK;
 }

@@ -8,9 +8,9 @@ hsc_status hsc__tokenizer_new(hsc_tokenizer **out, hsc_error *err)
     *out = t;
     if (!t) return hsc__fail_memory(err, sizeof *t, "a tokenizer");
     t->bpe.vocab = &t->vocab;
-    t->bpe.unk = t->wordpiece.unk = -1;
+    t->bpe.unk = t->wordpiece.unk = t->unigram.unk = -1;
     t->n_stages = 1;
-    for (int b = 0; b < 256; b++) t->bpe.byte_id[b] = -1;
+    for (int b = 0; b < 256; b++) t->bpe.byte_id[b] = t->unigram.byte_id[b] = -1;
     return HSC_OK;
 }
 
@@ -95,9 +95,14 @@ hsc_status hsc__tokenizer_add_token(hsc_tokenizer *t, hsc__added_token token, co
 void hsc_tokenizer_free(hsc_tokenizer *t)
 {
     if (!t) return;
-    for (size_t i = 0; i < HSC__MAX_STAGES; i++) hsc__splitter_free(&t->stage[i].splitter);
+    for (size_t i = 0; i < HSC__MAX_STAGES; i++) {
+        hsc__normalizer_free(&t->stage[i].change);
+        hsc__splitter_free(&t->stage[i].splitter);
+    }
+    hsc__normalizer_free(&t->normalizer);
     hsc__bpe_free(&t->bpe);
     hsc__wordpiece_free(&t->wordpiece);
+    hsc__unigram_free(&t->unigram);
     hsc__added_free(&t->added);
     hsc__vocab_free(&t->vocab);
     hsc__arena_free(&t->arena);

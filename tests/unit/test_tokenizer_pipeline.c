@@ -185,8 +185,6 @@ static void test_components_that_are_not_known(void **state)
     } cases[] = {
         {MODEL ",\"normalizer\":{\"type\":\"Odd\"}}", "normalizer \"Odd\"", HSC_EUNSUPPORTED},
         {MODEL ",\"normalizer\":{}}", "normalizer \"(no type)\"", HSC_EUNSUPPORTED},
-        {MODEL ",\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"\"}}", "\"Replace\"",
-         HSC_EUNSUPPORTED},
         {MODEL ",\"normalizer\":{\"type\":\"Prepend\"}}", "\"prepend\" must be a string", HSC_EFORMAT},
         {MODEL ",\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}}", "pre_tokenizer \"UnicodeScripts\"",
          HSC_EUNSUPPORTED},
