@@ -1,5 +1,5 @@
-# System packages. The core needs PCRE2, utf8proc, jansson and POSIX threads; the program Cairo, Pango, libcurl and
-# libcrypto besides.
+# System packages. The core needs PCRE2, utf8proc, jansson and POSIX threads; the program Cairo, Pango, libcurl,
+# libcrypto and SQLite besides.
 find_package(PkgConfig REQUIRED)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
@@ -9,3 +9,4 @@ pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo cairo-pdf pangocairo)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
 pkg_check_modules(CRYPTO REQUIRED IMPORTED_TARGET libcrypto>=3.0)
+pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)

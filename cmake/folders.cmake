@@ -69,7 +69,7 @@ set_target_properties(headscope PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 
 target_include_directories(headscope PUBLIC ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(headscope PRIVATE ${core_links})
 
-headscope_folder(cli LINK headscope_static hsc_plot hsc_hub PkgConfig::CURL PkgConfig::JANSSON)
+headscope_folder(cli LINK headscope_static hsc_plot hsc_hub PkgConfig::CURL PkgConfig::JANSSON PkgConfig::SQLITE)
 target_include_directories(obj_cli PRIVATE ${PROJECT_SOURCE_DIR}) # examples/lesson/lesson.h
 if(EXISTS ${PROJECT_SOURCE_DIR}/src/cli/main.c)
     headscope_objects(program_objects cli plot hub)
@@ -77,5 +77,5 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/src/cli/main.c)
     set_target_properties(headscope_program PROPERTIES OUTPUT_NAME headscope)
     target_include_directories(headscope_program PRIVATE ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(headscope_program PRIVATE headscope_static PkgConfig::CAIRO PkgConfig::CURL PkgConfig::CRYPTO
-        PkgConfig::JANSSON)
+        PkgConfig::JANSSON PkgConfig::SQLITE)
 endif()

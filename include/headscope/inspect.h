@@ -106,6 +106,255 @@ HSC_API int hsc_min_clusters(int n_tests, double alpha);
  * n_clusters clusters, by the noncentral t distribution. NaN when n_clusters is below hsc_min_clusters or below 2. */
 HSC_API double hsc_min_dz(int n_clusters, int n_tests, double alpha, double power);
 
+/* ------------------------------------------------------------------------------------------------------ pairs ---- */
+
+/* One of the two sentences of a pair. Spans are bytes of `text`, [start, end); start == end: there is none. When the
+ * file holds token ids, text is NULL and spans count tokens. */
+typedef struct hsc_wording {
+    int line;         /* of the file, from 1 */
+    const char *text; /* [n_text] bytes, and a NUL after them */
+    size_t n_text;
+    const hsc_token *ids; /* [n_ids] */
+    int n_ids;
+    hsc_span a, b;  /* the candidates */
+    hsc_span query; /* from where a head looks */
+    hsc_span swap;  /* the words that differ between the two wordings */
+} hsc_wording;
+
+/* Two sentences that differ in a word or a few, and by it in the answer: in wording[0] it is a, in wording[1] b. */
+typedef struct hsc_pair {
+    const char *id;      /* unique in its file */
+    const char *cluster; /* pairs of one cluster are averaged before anything is tested */
+    int number;          /* place in the file, from 0, pairs that were left out counted */
+    hsc_wording wording[2];
+} hsc_pair;
+
+/* A line that was left out, and why. */
+typedef struct hsc_skipped {
+    int line;
+    const char *why;
+} hsc_skipped;
+
+/* The pairs of a file, sorted by id. Everything in it lives as long as it does. */
+typedef struct hsc_pairs hsc_pairs;
+
+/*
+ * Reads pairs from n bytes; `name` is the file's, for messages.
+ *
+ * Marked text, a pair a line: The [a:animal] didn't cross the [b:street] because [q:it] was too {tired|wide}.
+ *   [a:..] and [b:..] are the candidates, {x|y} the swapped words: with x the answer is a, with y it is b; {x|y}! turns
+ *   that. [q:..] is the query; without it the query is the swapped words. A backslash makes [ ] { } | ! and \ literal.
+ *   Empty lines and lines that begin with # are skipped over. The id is the line's number.
+ * JSONL (the first line begins with {"), an object a line with "id"; three kinds, told apart by their fields:
+ *   "cands": "text", "pronoun_span", "cands" [{"span"}, {"span"}], "answer" 0 or 1, "twin" (id of the other wording);
+ *      "swap_span" or else what differs between the two texts. Winogender's lines of one template are one cluster.
+ *   "name_spans": the IOI task: "prompt", "io", "s2_span", "twin". a and b are the first two names, the query is the
+ *      prompt's last word, the swap is s2_span. A cluster is a template: the prompt without names, places and things.
+ *   "ids": a random half twice after "bos": "T". From the token at T + j a head of induction looks at j + 1. In wording
+ *      2 the token at T + k stands at T + j, so that the answer is k + 1; j = T / 3, k = 2 T / 3.
+ * cluster_field (NULL: as said) names a field of JSONL lines whose value is the cluster.
+ *
+ * A line that cannot be used is left out and listed. HSC_EFORMAT: no line can be used (the message has the first
+ * reason), a line of JSONL is no JSON object or two have one id, or cluster_field is absent from a line or given for
+ * marked text. HSC_ENOMEM.
+ */
+HSC_API HSC_MUST_CHECK hsc_status hsc_pairs_parse(hsc_pairs **out, const char *name, const char *bytes, size_t n,
+                                                  const char *cluster_field, hsc_error *err);
+HSC_API void hsc_pairs_free(hsc_pairs *pairs);
+HSC_API int hsc_pairs_count(const hsc_pairs *pairs);
+/* NULL out of range. */
+HSC_API const hsc_pair *hsc_pairs_get(const hsc_pairs *pairs, int index);
+/* Lines left out, in the order of the file; NULL past the last. */
+HSC_API const hsc_skipped *hsc_pairs_skipped(const hsc_pairs *pairs, int index);
+
+/* ------------------------------------------------------------------------------------------------------- scan ---- */
+
+/* Whose attention is read. */
+typedef enum {
+    HSC_QUERY_FILE, /* the query span of the file: the pronoun, [q:..] */
+    HSC_QUERY_SWAP, /* the last token of the swapped words. The query itself then differs between the wordings */
+    HSC_QUERY_LAST, /* the last token that is not punctuation */
+    HSC_QUERY_TEXT, /* the one place of a text, as a whole word */
+} hsc_scan_query;
+
+/* What a candidate of several tokens weighs; queries of several tokens are averaged (Clark et al. 2019). */
+typedef enum { HSC_KEYS_SUM, HSC_KEYS_MEAN, HSC_KEYS_LAST } hsc_scan_keys;
+
+/* What one head gives to the candidates and to position 0, from the query. */
+typedef struct hsc_seen {
+    float a, b, sink;
+} hsc_seen;
+
+/* Where results lie between runs. `digest` stands for all that the weights depend on beside the model and the options:
+ * token ids and positions. load: fills seen[2][n_heads] and returns 1, or 0 when the pair is not there. save: keeps it
+ * for good; called for pairs in order, from one thread. */
+typedef struct hsc_scan_store {
+    int (*load)(void *user, const hsc_pair *pair, uint64_t digest, hsc_seen *seen);
+    hsc_status (*save)(void *user, const hsc_pair *pair, uint64_t digest, const hsc_seen *seen, hsc_error *err);
+    hsc_status (*flush)(void *user, hsc_error *err); /* after every batch */
+    void *user;
+} hsc_scan_store;
+
+typedef struct hsc_scan_options {
+    hsc_scan_query query;
+    const char *query_text; /* HSC_QUERY_TEXT */
+    hsc_scan_keys keys;
+    int with_bos; /* non-zero: a text begins with `bos` where the tokenizer does not put it there itself */
+    hsc_token bos;
+    hsc_session_options session;                      /* max_tokens and max_seqs are chosen */
+    const hsc_scan_store *store;                      /* NULL: nothing is kept */
+    int (*tell)(void *user, int n_done, int n_pairs); /* before the first batch and after each;
+                                                         non-zero stops with HSC_ECANCELED; may be NULL */
+    void *user;
+} hsc_scan_options;
+
+/* The weights of all heads over the pairs of a file. */
+typedef struct hsc_scan hsc_scan;
+
+typedef struct hsc_scan_counts {
+    int n_layers, n_heads;  /* of the model */
+    int n_pairs, n_skipped; /* read; lines left out, by the reader and by the scan */
+    int n_same; /* pairs whose tokens are equal up to the query of a causal model: they differ by exactly 0 */
+    int n_used, n_clusters; /* what the statistics are about */
+    int n_equal;            /* used pairs whose candidates have equally many tokens */
+    int n_loaded;           /* used pairs that came from the store */
+} hsc_scan_counts;
+
+/*
+ * Runs every pair once, several in a batch; in a causal model twins share what they have in common and nothing behind
+ * the query is computed. Of each head only the query's weight on the candidates and on position 0 is kept. The results
+ * are the same bits for any number of threads, any batch, and any division between store and run.
+ * A line is left out when it has more tokens than the context, when a span has no token, when a causal model cannot see
+ * a candidate from the query, when a candidate is at position 0 of a causal model, or when another line has the same
+ * tokens. The model and the pairs must outlive the scan.
+ * HSC_EINVAL: no pair can be used; the message says why. HSC_ENOTFOUND: texts, but no tokenizer. As hsc_forward.
+ */
+HSC_API HSC_MUST_CHECK hsc_status hsc_scan_run(hsc_scan **out, const hsc_model *model, const hsc_pairs *pairs,
+                                               const hsc_scan_options *options, hsc_error *err);
+HSC_API void hsc_scan_free(hsc_scan *scan);
+HSC_API hsc_scan_counts hsc_scan_count(const hsc_scan *scan);
+/* Lines left out, by the reader or by the scan, by line; NULL past the last. */
+HSC_API const hsc_skipped *hsc_scan_skipped(const hsc_scan *scan, int index);
+/* A used pair, by id; NULL past the last. *seen (may be NULL): its weights, [2][n_layers * n_heads]. */
+HSC_API const hsc_pair *hsc_scan_pair(const hsc_scan *scan, int index, const hsc_seen **seen);
+
+/* ---------------------------------------------------------------------------------------- figures of the heads ---- */
+
+/* Rules that know no meaning. A head is better than one of them only if a paired test says so. */
+#define HSC_RULE_LIST(X)                                                                                               \
+    X(HSC_RULE_FIRST, "first", "the candidate that stands first")                                                      \
+    X(HSC_RULE_NEAREST, "nearest", "the candidate that ends nearest to the query")                                     \
+    X(HSC_RULE_LONGEST, "longest", "the candidate of more tokens")                                                     \
+    X(HSC_RULE_OFFSET, "offset", "the token at the fixed distance that is right most often, chosen on these pairs")
+
+typedef enum {
+#define HSC_RULE_ENUM(id, name, meaning) id,
+    HSC_RULE_LIST(HSC_RULE_ENUM)
+#undef HSC_RULE_ENUM
+        HSC_N_RULES
+} hsc_rule;
+
+/*
+ * Of one head, all means over clusters of means over the cluster's pairs. With a1, b1 the weights on a and b in wording
+ * 1 (the answer is a) and a2, b2 in wording 2:
+ *   shift     (a1 - b1) - (a2 - b2): positive when the head follows the answer, exactly 0 when it is blind to the swap
+ *   share     the same on a / (a + b) and b / (a + b), over pairs with a + b >= 0.02 in both wordings; NaN without any
+ *   mass      (a1 + b1 + a2 + b2) / 2
+ *   accuracy  share of wordings whose answer gets more weight; equal weights count a half. A blind head has 0.5
+ *   pair_accuracy  share of pairs with both wordings right. A blind head has 0
+ */
+typedef struct hsc_scan_head {
+    int layer, head;
+    double a1, b1, a2, b2;
+    double shift;
+    hsc_interval ci; /* of shift */
+    double dz;
+    double share, mass, sink;
+    double p, p_fwer, q; /* of shift: sign flips, exact to HSC_EXACT_CLUSTERS; the family is all heads. NaN: all 0 */
+    double accuracy;
+    hsc_interval acc_ci;
+    double accuracy_equal; /* over pairs whose candidates have equally many tokens; NaN without any */
+    double pair_accuracy;
+    double p_pairs; /* sign test of clusters with more pairs both right against those with more both wrong */
+    double p_rules[HSC_N_RULES]; /* sign flips of accuracy minus the rule's, cluster by cluster; not corrected */
+} hsc_scan_head;
+
+typedef struct hsc_scan_rule {
+    double accuracy, pair_accuracy;
+    int offset; /* HSC_RULE_OFFSET: query minus key, in tokens */
+} hsc_scan_rule;
+HSC_API hsc_scan_rule hsc_scan_rule_figures(const hsc_scan *scan, hsc_rule rule);
+
+typedef struct hsc_scan_statistics {
+    hsc_adjust fdr;           /* HSC_ADJUST_BH or HSC_ADJUST_BY */
+    int n_bootstrap, n_flips; /* 0: 10,000 and 100,000 */
+    uint64_t seed;
+    int n_threads;
+} hsc_scan_statistics;
+
+/* out: [n_layers * n_heads], in the order of the model. HSC_EINVAL, HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_scan_figures(const hsc_scan *scan, const hsc_scan_statistics *options,
+                                                   hsc_scan_head *out, hsc_error *err);
+
+/* ------------------------------------------------------------------------------------- choosing and reporting ---- */
+
+/* By what the best head is chosen: |mean shift|, |t| of shift, accuracy. Equals: the lower layer and head. */
+typedef enum { HSC_BY_SHIFT, HSC_BY_T, HSC_BY_ACCURACY } hsc_scan_by;
+
+typedef struct hsc_scan_choice {
+    hsc_scan_by by;
+    int n_chosen;    /* 0: 1 */
+    double held_out; /* share of clusters that the choice does not see; 0: 0.5 */
+    hsc_scan_statistics statistics;
+} hsc_scan_choice;
+
+/* A head that was chosen on some clusters, and what it does on others. */
+typedef struct hsc_held_out {
+    int layer, head;
+    double chosen_shift; /* on the clusters that chose it: larger than life */
+    double shift;
+    hsc_interval ci;
+    double p; /* Holm-corrected over the chosen heads */
+    double accuracy;
+    hsc_interval acc_ci;
+    int n_clusters; /* that it is judged on */
+} hsc_held_out;
+
+/* Splits the clusters at random, chooses on one part and judges on the other; out: [n_chosen]. HSC_EINVAL: fewer than
+ * two clusters on a side, or n_chosen is above the number of heads. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_scan_hold_out(const hsc_scan *scan, const hsc_scan_choice *choice,
+                                                    hsc_held_out *out, hsc_error *err);
+/* Chooses on all clusters of `scan` and judges on all of `other`, a scan of the same model. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_scan_confirm(const hsc_scan *scan, const hsc_scan *other,
+                                                   const hsc_scan_choice *choice, hsc_held_out *out, hsc_error *err);
+
+/* Splits n_repeats times. chosen[n_layers * n_heads]: how often each head was chosen; median[..]: of its held-out
+ * shifts, NaN where never chosen. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_scan_cross(const hsc_scan *scan, const hsc_scan_choice *choice, int n_repeats,
+                                                 int *chosen, double *median, hsc_error *err);
+
+/* The search when nothing is there: n_repeats times the wordings of every cluster are exchanged or not, at random, and
+ * the best head is chosen anew. */
+typedef struct hsc_scan_null {
+    double observed;     /* the best head's |shift|, |t| or accuracy */
+    double median, high; /* of the best under exchange; high: the 95th percentile */
+    double p;            /* (1 + those that reach the observed) / (1 + n_repeats) */
+} hsc_scan_null;
+HSC_API HSC_MUST_CHECK hsc_status hsc_scan_exchange(const hsc_scan *scan, const hsc_scan_choice *choice, int n_repeats,
+                                                    hsc_scan_null *out, hsc_error *err);
+
+/* A head's shift less the shift of the control pair at the same place of another file; pairs without one are left out.
+ * out: [n_layers * n_heads]. *n_pairs, *n_clusters: how many are left. HSC_EINVAL: none. */
+typedef struct hsc_scan_difference {
+    double control; /* mean shift of the control */
+    double shift;   /* mean difference */
+    hsc_interval ci;
+    double p, p_fwer;
+} hsc_scan_difference;
+HSC_API HSC_MUST_CHECK hsc_status hsc_scan_control(const hsc_scan *scan, const hsc_scan *control,
+                                                   const hsc_scan_statistics *options, hsc_scan_difference *out,
+                                                   int *n_pairs, int *n_clusters, hsc_error *err);
+
 #ifdef __cplusplus
 }
 #endif

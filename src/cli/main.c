@@ -14,6 +14,7 @@ typedef struct entry {
 static const entry commands[] = {
     {"look", hsc__cli_look, "what each attention head looks at", "See"},
     {"run", hsc__cli_run, "save patterns, residual streams and logits as tensors", "See"},
+    {"scan", hsc__cli_scan, "which head follows the answer, over many sentence pairs", "See"},
     {"generate", hsc__cli_generate, "write on from a prompt, and see where heads look as it writes", "Do"},
     {"info", hsc__cli_info, "what is in a model: architecture, sizes, types, memory", "Models"},
     {"tokenize", hsc__cli_tokenize, "text to token ids and back", "Models"},

@@ -1,0 +1,74 @@
+/* The parts of `headscope scan`: scan.c reads the arguments and runs, the other scan_*.c show and keep what came of it.
+ */
+#ifndef HSC_CLI_SCAN_H
+#define HSC_CLI_SCAN_H
+
+#include "cli/shared.h"
+#include "headscope/inspect.h"
+
+typedef struct hsc__scan_options {
+    const char *model, *query, *cluster, *confirm, *control, *db, *plot, *holdout, *bos;
+    int keys, by, fdr; /* hsc_scan_keys, hsc_scan_by, hsc_adjust */
+    int cross, choose, n_null, top, seed, threads;
+    hsc__head head;
+    hsc__pass_options pass;
+    bool json, csv;
+} hsc__scan_options;
+
+/* One file of pairs and its scan. */
+typedef struct hsc__scan_file {
+    const char *path;
+    hsc_pairs *pairs;
+    hsc_scan *scan;
+} hsc__scan_file;
+
+typedef struct hsc__scan {
+    const hsc__scan_options *options;
+    hsc__opened opened;
+    hsc__scan_file main, confirm, control;
+    hsc_scan_counts counts; /* of main */
+    int n_heads;            /* of all layers */
+    hsc_scan_query query;
+    const char *query_name;
+    hsc_token bos;
+    hsc_scan_head *heads; /* [n_heads] in the order of the model */
+    int *order;           /* [n_heads] ranked */
+    hsc_held_out *held;   /* [n_held] of --holdout or --confirm */
+    int n_held;
+    double held_share; /* of --holdout */
+    int *cross;        /* [n_heads] of --cross */
+    double *cross_median;
+    hsc_scan_difference *difference; /* [n_heads] of --control */
+    int control_pairs, control_clusters;
+    hsc_scan_null null; /* of --null R */
+} hsc__scan;
+
+/* Tests of the run: heads that are not all 0. */
+int hsc__scan_tests(const hsc__scan *scan);
+
+/* The held-out figures of a head, or NULL. */
+const hsc_held_out *hsc__scan_held(const hsc__scan *scan, int head);
+
+void hsc__scan_text(const hsc__scan *scan, hsc__string *out);
+void hsc__scan_csv(const hsc__scan *scan, hsc__string *out);
+json_t *hsc__scan_json(const hsc__scan *scan);
+/* The sentences where the head of --head is wrong, worst first. */
+void hsc__scan_failures(const hsc__scan *scan, hsc__string *out);
+/* The layers x heads map: --plot, and the terminal's. */
+hsc_status hsc__scan_plot(const hsc__scan *scan, hsc_error *err);
+hsc_status hsc__scan_map(const hsc__scan *scan, hsc__string *out, hsc_error *err);
+
+/* ---- scan_db.c: results in SQLite ---- */
+
+typedef struct hsc__scan_db hsc__scan_db;
+
+/* Opens or makes the database and finds or begins the run of these options, this model and this file. */
+hsc_status hsc__scan_db_open(hsc__scan_db **out, const hsc__scan *scan, const char *pairs_path, hsc_error *err);
+/* What hsc_scan_run loads from and saves to. */
+hsc_scan_store hsc__scan_db_store(hsc__scan_db *db);
+/* Keeps the figures of the heads; the run is whole then. */
+hsc_status hsc__scan_db_finish(hsc__scan_db *db, const hsc__scan *scan, hsc_error *err);
+
+void hsc__scan_db_close(hsc__scan_db *db);
+
+#endif

@@ -1,0 +1,346 @@
+/* What `headscope scan` shows people: a header that says what was tested and what could have been found, the ranked
+ * table, what held-out data say, and the sentences where a head fails. And the same as CSV. */
+#include "cli/scan.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SHOWN_SKIPPED = 5, SHOWN_FAILURES = 20, TOP = 10, POWER_PERCENT = 80 };
+static const double alpha = 0.05;
+
+/* A number with a sign, `width` cells; "-" where there is none. */
+static void add_number(hsc__string *out, int width, int decimals, double value)
+{
+    if (isnan(value)) hsc__string_printf(out, " %*s", width, "-");
+    else hsc__string_printf(out, " %*.*f", width, decimals, value);
+}
+
+/* p as people read it: 0.034, 7.5e-04, 1.0e-05. */
+static void add_p(hsc__string *out, int width, double p)
+{
+    if (isnan(p)) hsc__string_printf(out, " %*s", width, "-");
+    else hsc__string_printf(out, p < 0.001 ? " %*.1e" : " %*.3f", width, p);
+}
+
+static void add_interval(hsc__string *out, hsc_interval ci)
+{
+    hsc__string_printf(out, "  [%7.4f, %7.4f]", ci.low, ci.high);
+}
+
+static void add_head(hsc__string *out, int layer, int head)
+{
+    char name[32];
+    snprintf(name, sizeof name, "L%dH%d", layer, head);
+    hsc__string_printf(out, "%-7s", name);
+}
+
+/* ------------------------------------------------------------------------------------------------------ the header
+ * ---- */
+
+static void add_left_out(const hsc__scan *scan, hsc__string *out)
+{
+    const hsc_scan_counts *c = &scan->counts;
+    const hsc_skipped *s;
+    if (c->n_same)
+        hsc__string_printf(
+            out,
+            "%d pairs read the same up to the query, so a causal model's heads differ by exactly 0 there; "
+            "they are in no figure\n",
+            c->n_same);
+    if (!c->n_skipped) return;
+    hsc__string_printf(out, "%d lines left out:", c->n_skipped);
+    for (int i = 0; i < SHOWN_SKIPPED && (s = hsc_scan_skipped(scan->main.scan, i)); i++)
+        hsc__string_printf(out, "%s line %d (%s)", i ? ";" : "", s->line, s->why);
+    hsc__string_text(out, c->n_skipped > SHOWN_SKIPPED ? "; --json lists all\n" : "\n");
+}
+
+static void add_power(const hsc__scan *scan, hsc__string *out)
+{
+    int n = scan->counts.n_clusters, tests = hsc__scan_tests(scan);
+    double least = tests ? hsc_min_dz(n, tests, alpha, POWER_PERCENT / 100.0) : NAN;
+    if (tests && n < hsc_min_clusters(tests, alpha))
+        hsc__string_printf(out,
+                           "with %d clusters no single head can pass: %d tests want %d clusters at least (2^(1-n) <= "
+                           "0.05 / tests)\n",
+                           n, tests, hsc_min_clusters(tests, alpha));
+    else if (!isnan(least))
+        hsc__string_printf(out, "could have been found: |d_z| of %.2f or more (power 0.8 at 0.05 / %d)\n", least,
+                           tests);
+}
+
+static void add_rules(const hsc__scan *scan, hsc__string *out)
+{
+    hsc_scan_rule offset = hsc_scan_rule_figures(scan->main.scan, HSC_RULE_OFFSET);
+    hsc__string_printf(out,
+                       "rules without meaning: first mentioned %.3f, nearest to the query %.3f, more tokens %.3f, best "
+                       "fixed distance (%d) %.3f\n",
+                       hsc_scan_rule_figures(scan->main.scan, HSC_RULE_FIRST).accuracy,
+                       hsc_scan_rule_figures(scan->main.scan, HSC_RULE_NEAREST).accuracy,
+                       hsc_scan_rule_figures(scan->main.scan, HSC_RULE_LONGEST).accuracy, offset.offset,
+                       offset.accuracy);
+    hsc__string_text(out, "a head blind to the swap has shift 0, accuracy 0.5 and both right 0\n");
+}
+
+static void add_header(const hsc__scan *scan, hsc__string *out)
+{
+    const hsc_scan_counts *c = &scan->counts;
+    bool exact = c->n_clusters <= HSC_EXACT_CLUSTERS;
+    hsc__string_printf(out, "%s: %d layers; %d heads per layer (", scan->opened.name, c->n_layers, c->n_heads);
+    hsc__pass_describe(out, &scan->options->pass, scan->opened.model);
+    hsc__string_printf(out, ")\n%s: %d pairs, %d used, in %d clusters; from the query '%s'", scan->main.path,
+                       c->n_pairs, c->n_used, c->n_clusters, scan->query_name);
+    if (c->n_loaded) hsc__string_printf(out, "; %d pairs came from %s", c->n_loaded, scan->options->db);
+    hsc__string_text(out, "\n");
+    add_left_out(scan, out);
+    if (c->n_equal < c->n_used)
+        hsc__string_printf(out, "%d pairs have candidates of unequally many tokens; keys are %s\n",
+                           c->n_used - c->n_equal,
+                           scan->options->keys == 0   ? "summed"
+                           : scan->options->keys == 1 ? "averaged"
+                                                      : "the last token");
+    hsc__string_printf(out, "tested: %d heads; p by %s sign flips of clusters, p_fwer by max |t|, q by %s; seed %d\n",
+                       hsc__scan_tests(scan), exact ? "all" : "100,000 random", scan->options->fdr ? "BY" : "BH",
+                       scan->options->seed);
+    add_power(scan, out);
+    add_rules(scan, out);
+    if (scan->query == HSC_QUERY_SWAP && !scan->options->control)
+        hsc__string_text(out, "the query itself differs between the wordings: what the word does alone is in every "
+                              "shift; --control takes it away\n");
+}
+
+/* -------------------------------------------------------------------------------------------------------- the table
+ * ---- */
+
+static void add_table(const hsc__scan *scan, hsc__string *out)
+{
+    static const char *const by[] = {"|shift|", "|t|", "accuracy"};
+    int n = scan->options->top ? scan->options->top : TOP;
+    hsc__string_printf(out, "\nranked by %s, on the pairs that rank: the first is the best of %d\n",
+                       by[scan->options->by], hsc__scan_tests(scan));
+    hsc__string_text(out, "head      shift         95% interval    d_z        p   p_fwer        q  right  both"
+                          "     a1     b1     a2     b2   sink\n");
+    for (int i = 0; i < n && i < scan->n_heads; i++) {
+        const hsc_scan_head *h = &scan->heads[scan->order[i]];
+        add_head(out, h->layer, h->head);
+        add_number(out, 7, 4, h->shift);
+        add_interval(out, h->ci);
+        add_number(out, 6, 2, h->dz);
+        add_p(out, 8, h->p);
+        add_p(out, 8, h->p_fwer);
+        add_p(out, 8, h->q);
+        add_number(out, 6, 3, h->accuracy);
+        add_number(out, 5, 2, h->pair_accuracy);
+        add_number(out, 6, 4, h->a1);
+        add_number(out, 6, 4, h->b1);
+        add_number(out, 6, 4, h->a2);
+        add_number(out, 6, 4, h->b2);
+        add_number(out, 6, 3, h->sink);
+        hsc__string_text(out, "\n");
+    }
+}
+
+/* The best head of the table against the rules; Holm over the heads would be stricter, so the raw p is called that. */
+static void add_best(const hsc__scan *scan, hsc__string *out)
+{
+    static const char *const names[] = {"first mentioned", "nearest", "more tokens", "fixed distance"};
+    const hsc_scan_head *h = &scan->heads[scan->order[0]];
+    if (isnan(h->p)) return;
+    hsc__string_printf(out, "L%dH%d right %.3f [%.3f, %.3f]; both right against both wrong p", h->layer, h->head,
+                       h->accuracy, h->acc_ci.low, h->acc_ci.high);
+    add_p(out, 0, h->p_pairs);
+    hsc__string_text(out, "; against the rules, paired and uncorrected:");
+    for (int r = 0; r < HSC_N_RULES; r++) {
+        hsc__string_printf(out, "%s %s p", r ? "," : "", names[r]);
+        add_p(out, 0, h->p_rules[r]);
+    }
+    hsc__string_text(out, "\n");
+}
+
+static void add_held_out(const hsc__scan *scan, hsc__string *out)
+{
+    if (!scan->n_held) return;
+    const hsc_held_out *first = &scan->held[0];
+    if (scan->options->confirm)
+        hsc__string_printf(out, "\nchosen on %s, judged on %s (%d clusters); p is Holm's over the chosen\n",
+                           scan->main.path, scan->options->confirm, first->n_clusters);
+    else
+        hsc__string_printf(out,
+                           "\nchosen on %d clusters, judged on the %d others (seed %d); p is Holm's over the chosen\n",
+                           scan->counts.n_clusters - first->n_clusters, first->n_clusters, scan->options->seed);
+    hsc__string_text(out, "head      shift         95% interval        p  right  shift where it was chosen\n");
+    for (int i = 0; i < scan->n_held; i++) {
+        const hsc_held_out *h = &scan->held[i];
+        add_head(out, h->layer, h->head);
+        add_number(out, 7, 4, h->shift);
+        add_interval(out, h->ci);
+        add_p(out, 8, h->p);
+        add_number(out, 6, 3, h->accuracy);
+        add_number(out, 7, 4, h->chosen_shift);
+        hsc__string_text(out, "\n");
+    }
+}
+
+/* Heads by how often they were chosen. */
+static void add_cross(const hsc__scan *scan, hsc__string *out)
+{
+    if (!scan->options->cross) return;
+    hsc__string_printf(out, "\n%d random splits: how often chosen, median held-out shift\n", scan->options->cross);
+    for (int limit = INT32_MAX, shown = 0; shown < TOP;) {
+        int next = 0;
+        for (int h = 0; h < scan->n_heads; h++)
+            if (scan->cross[h] < limit && scan->cross[h] > next) next = scan->cross[h];
+        if (next == 0) break;
+        for (int h = 0; h < scan->n_heads && shown < TOP; h++) {
+            if (scan->cross[h] != next) continue;
+            add_head(out, scan->heads[h].layer, scan->heads[h].head);
+            hsc__string_printf(out, " %6d", next);
+            add_number(out, 8, 4, scan->cross_median[h]);
+            hsc__string_text(out, "\n");
+            shown++;
+        }
+        limit = next;
+    }
+}
+
+static void add_control(const hsc__scan *scan, hsc__string *out)
+{
+    int n = scan->options->top ? scan->options->top : TOP;
+    if (!scan->options->control) return;
+    hsc__string_printf(out, "\nless the control of %s: %d pairs in %d clusters\n", scan->options->control,
+                       scan->control_pairs, scan->control_clusters);
+    hsc__string_text(out, "head      shift  control     less         95% interval        p   p_fwer\n");
+    for (int i = 0; i < n && i < scan->n_heads; i++) {
+        const hsc_scan_difference *d = &scan->difference[scan->order[i]];
+        add_head(out, scan->heads[scan->order[i]].layer, scan->heads[scan->order[i]].head);
+        add_number(out, 7, 4, scan->heads[scan->order[i]].shift);
+        add_number(out, 8, 4, d->control);
+        add_number(out, 8, 4, d->shift);
+        add_interval(out, d->ci);
+        add_p(out, 8, d->p);
+        add_p(out, 8, d->p_fwer);
+        hsc__string_text(out, "\n");
+    }
+}
+
+static void add_null(const hsc__scan *scan, hsc__string *out)
+{
+    if (!scan->options->n_null) return;
+    hsc__string_printf(
+        out,
+        "\nthe search with wordings exchanged at random, %d times: best %.4f as observed; median %.4f and "
+        "95th percentile %.4f of the best by chance; p",
+        scan->options->n_null, scan->null.observed, scan->null.median, scan->null.high);
+    add_p(out, 0, scan->null.p);
+    hsc__string_text(out, "\n");
+}
+
+void hsc__scan_text(const hsc__scan *scan, hsc__string *out)
+{
+    add_header(scan, out);
+    add_table(scan, out);
+    add_best(scan, out);
+    if (!scan->n_held && !scan->options->cross)
+        hsc__string_text(out, "these are figures of the pairs that chose; --holdout 0.5, --cross 100 or --confirm FILE "
+                              "judge on others\n");
+    add_held_out(scan, out);
+    add_cross(scan, out);
+    add_control(scan, out);
+    add_null(scan, out);
+    hsc__string_text(out, "\n");
+}
+
+/* ----------------------------------------------------------------------------------------------------------- CSV ----
+ */
+
+static void add_csv_number(hsc__string *out, double value)
+{
+    hsc__string_text(out, ",");
+    if (isfinite(value)) hsc__string_double(out, 9, value);
+}
+
+void hsc__scan_csv(const hsc__scan *scan, hsc__string *out)
+{
+    hsc__string_text(out, "layer,head,name,a1,b1,a2,b2,shift,ci_low,ci_high,dz,share,mass,sink,p,p_fwer,q,accuracy,"
+                          "acc_low,acc_high,accuracy_equal,pair_accuracy,p_pairs\n");
+    for (int i = 0; i < scan->n_heads; i++) {
+        const hsc_scan_head *h = &scan->heads[scan->order[i]];
+        const double values[] = {h->a1,
+                                 h->b1,
+                                 h->a2,
+                                 h->b2,
+                                 h->shift,
+                                 h->ci.low,
+                                 h->ci.high,
+                                 h->dz,
+                                 h->share,
+                                 h->mass,
+                                 h->sink,
+                                 h->p,
+                                 h->p_fwer,
+                                 h->q,
+                                 h->accuracy,
+                                 h->acc_ci.low,
+                                 h->acc_ci.high,
+                                 h->accuracy_equal,
+                                 h->pair_accuracy,
+                                 h->p_pairs};
+        hsc__string_printf(out, "%d,%d,L%dH%d", h->layer, h->head, h->layer, h->head);
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++) add_csv_number(out, values[k]);
+        hsc__string_text(out, "\n");
+    }
+}
+
+/* ------------------------------------------------------------------------------------------ where a head is wrong ----
+ */
+
+/* How far the answer's weight lies below the other's in a wording; above 0: wrong. */
+static double lack(const hsc_seen *seen, int wording)
+{
+    return wording ? (double)seen->a - (double)seen->b : (double)seen->b - (double)seen->a;
+}
+
+static void add_failure(const hsc_wording *w, const hsc_seen *seen, int wording, hsc__string *out)
+{
+    hsc__string_printf(out, "line %d: a %.4f, b %.4f, the answer is %s", w->line, (double)seen->a, (double)seen->b,
+                       wording ? "b" : "a");
+    if (w->text) {
+        hsc_span answer = wording ? w->b : w->a;
+        hsc__string_text(out, " (");
+        hsc__text_label(out, w->text + answer.start, answer.end - answer.start);
+        hsc__string_text(out, "): ");
+        hsc__text_label(out, w->text, w->n_text);
+    }
+    hsc__string_text(out, "\n");
+}
+
+void hsc__scan_failures(const hsc__scan *scan, hsc__string *out)
+{
+    const hsc__head *head = &scan->options->head;
+    size_t at = (size_t)head->layer * (size_t)scan->counts.n_heads + (size_t)head->head;
+    const hsc_seen *seen;
+    const hsc_pair *pair;
+    int n_wrong = 0, n_shown = 0;
+    double limit = INFINITY;
+    for (int i = 0; (pair = hsc_scan_pair(scan->main.scan, i, &seen)); i++)
+        for (int w = 0; w < 2; w++) n_wrong += lack(seen + (size_t)w * (size_t)scan->n_heads + at, w) > 0;
+    hsc__string_printf(out, "\nL%dH%d is wrong in %d of %d sentences%s\n", head->layer, head->head, n_wrong,
+                       2 * scan->counts.n_used, n_wrong ? ", worst first:" : "");
+    while (n_shown < n_wrong && n_shown < SHOWN_FAILURES) {
+        double next = 0;
+        for (int i = 0; (pair = hsc_scan_pair(scan->main.scan, i, &seen)); i++)
+            for (int w = 0; w < 2; w++) {
+                double x = lack(seen + (size_t)w * (size_t)scan->n_heads + at, w);
+                if (x < limit && x > next) next = x;
+            }
+        if (next <= 0) break;
+        for (int i = 0; (pair = hsc_scan_pair(scan->main.scan, i, &seen)); i++)
+            for (int w = 0; w < 2 && n_shown < SHOWN_FAILURES; w++) {
+                const hsc_seen *x = seen + (size_t)w * (size_t)scan->n_heads + at;
+                if (lack(x, w) != next) continue;
+                add_failure(&pair->wording[w], x, w, out);
+                n_shown++;
+            }
+        limit = next;
+    }
+    if (n_wrong > n_shown) hsc__string_printf(out, "and %d more\n", n_wrong - n_shown);
+}

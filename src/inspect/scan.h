@@ -1,0 +1,109 @@
+/* What the files of the scan share: pairs as tokens, the weights of all heads, and the tables of figures by cluster. */
+#ifndef HSC_INSPECT_SCAN_H
+#define HSC_INSPECT_SCAN_H
+
+#include "base/alloc.h"
+#include "headscope/inspect.h"
+
+#include <stdbool.h>
+
+/* Tokens first .. last; last < first: none. */
+typedef struct hsc__range {
+    int first, last;
+} hsc__range;
+
+/* A wording as the model reads it. */
+typedef struct hsc__said {
+    hsc_token *ids; /* [n_tokens], of the scan's arena */
+    int n_tokens;   /* of them: behind the query of a causal model nothing is kept */
+    hsc__range a, b, query;
+} hsc__said;
+
+typedef struct hsc__scan_pair {
+    const hsc_pair *pair;
+    hsc__said said[2];
+    uint64_t digest;
+    int cluster;
+    bool equal;  /* the candidates have equally many tokens, in both wordings */
+    bool loaded; /* its weights came from the store */
+} hsc__scan_pair;
+
+struct hsc_scan {
+    const hsc_model *model;
+    const hsc_pairs *source;
+    hsc_scan_options options;
+    const hsc_config *config;
+    int n_heads; /* of all layers */
+
+    hsc__scan_pair *pairs; /* [n_used], by id */
+    int n_used, n_same, n_clusters;
+    hsc_seen *seen; /* [n_used][2][n_heads] */
+    hsc_skipped *skipped;
+    size_t n_skipped, skipped_capacity;
+    hsc__arena arena;
+
+    double *figures; /* [HSC__N_FIGURES][n_clusters][n_heads] */
+    double *rules;   /* [HSC_N_RULES][n_clusters]: accuracy */
+    hsc_scan_rule rule[HSC_N_RULES];
+};
+
+/* The tables of figures: means over a cluster's pairs. */
+typedef enum {
+    HSC__A1,
+    HSC__B1,
+    HSC__A2,
+    HSC__B2,
+    HSC__SHIFT,
+    HSC__SHARE, /* NaN where no pair of the cluster has enough mass */
+    HSC__MASS,
+    HSC__SINK,
+    HSC__ACCURACY,
+    HSC__EQUAL, /* accuracy over pairs of equal counts; NaN where there are none */
+    HSC__BOTH_RIGHT,
+    HSC__BOTH_WRONG,
+    HSC__N_FIGURES
+} hsc__figure;
+
+static inline double *hsc__figure_table(const hsc_scan *scan, hsc__figure figure)
+{
+    return scan->figures + (size_t)figure * (size_t)scan->n_clusters * (size_t)scan->n_heads;
+}
+
+static inline const hsc_seen *hsc__seen_of(const hsc_scan *scan, int pair, int wording)
+{
+    return scan->seen + ((size_t)pair * 2 + (size_t)wording) * (size_t)scan->n_heads;
+}
+
+static inline double hsc__shift_of(const hsc_seen *first, const hsc_seen *second)
+{
+    return ((double)first->a - (double)first->b) - ((double)second->a - (double)second->b);
+}
+
+/* 1, 0.5 or 0: whether the wording's answer gets more weight. */
+static inline double hsc__right(double answer, double other)
+{
+    return answer > other ? 1 : answer == other ? 0.5 : 0;
+}
+
+/* scan_prepare.c: texts to tokens, what cannot be used, clusters. */
+hsc_status hsc__scan_prepare(hsc_scan *scan, hsc_error *err);
+hsc_status hsc__scan_skip(hsc_scan *scan, int line, const char *why, hsc_error *err);
+
+/* scan_pass.c: fills scan->seen for the pairs that were not loaded. */
+hsc_status hsc__scan_passes(hsc_scan *scan, hsc_error *err);
+
+/* scan_figures.c and scan_rules.c: fill the tables. */
+hsc_status hsc__scan_tabulate(hsc_scan *scan, hsc_error *err);
+hsc_status hsc__scan_rules(hsc_scan *scan, hsc_error *err);
+
+/* p of every column: exact to HSC_EXACT_CLUSTERS clusters, sampled beyond. NaN for columns of zeros. */
+hsc_status hsc__flip_columns(const hsc_table *table, const hsc_scan_statistics *options, double *p, hsc_error *err);
+
+/* The streams of random numbers that one seed makes: the bootstrap has the seed itself. */
+typedef enum { HSC__STREAM_SIGNS = 1, HSC__STREAM_SPLIT, HSC__STREAM_NULL } hsc__stream;
+static inline uint64_t hsc__stream_seed(uint64_t seed, hsc__stream stream)
+{
+    return seed + (uint64_t)stream * 0x9E3779B9U;
+}
+
+#endif

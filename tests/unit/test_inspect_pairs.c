@@ -1,0 +1,286 @@
+/*
+ * Readers of sentence pairs: marks and their spans, turned answers, literals, the JSONL kinds on lines made here, twins
+ * that do not fit, clusters, and the counts of the project's own data where they are present.
+ */
+#include "failing_alloc.h"
+#include "headscope/inspect.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static hsc_pairs *parse(const char *text)
+{
+    hsc_pairs *pairs;
+    hsc_error err = {0};
+    if (hsc_pairs_parse(&pairs, "f", text, strlen(text), NULL, &err) != HSC_OK) fail_msg("%s", err.message);
+    return pairs;
+}
+
+static void assert_refused(const char *text, const char *cluster_field, const char *says)
+{
+    hsc_pairs *pairs;
+    hsc_error err = {0};
+    assert_int_equal(hsc_pairs_parse(&pairs, "f", text, strlen(text), cluster_field, &err), HSC_EFORMAT);
+    assert_null(pairs);
+    if (!strstr(err.message, says)) fail_msg("'%s' does not say '%s'", err.message, says);
+}
+
+static void assert_span(const hsc_wording *w, hsc_span span, const char *text)
+{
+    assert_int_equal(span.end - span.start, strlen(text));
+    assert_memory_equal(w->text + span.start, text, strlen(text));
+}
+
+static void test_marked(void **unused)
+{
+    (void)unused;
+    hsc_pairs *pairs =
+        parse("# a comment\n\nThe [a:animal] didn't cross the [b:street] because [q:it] was {tired|wide}.\n"
+              "{The|A} [b:\\[x\\]] \\{ and\\! [a:two words] end\r\n"
+              "[a:one] [b:two] [q:q {left|right}!!]");
+    assert_int_equal(hsc_pairs_count(pairs), 3);
+    const hsc_pair *p = hsc_pairs_get(pairs, 0);
+    assert_string_equal(p->id, "000003");
+    assert_string_equal(p->cluster, "000003");
+    assert_string_equal(p->wording[0].text, "The animal didn't cross the street because it was tired.");
+    assert_string_equal(p->wording[1].text, "The animal didn't cross the street because it was wide.");
+    assert_int_equal(p->wording[1].n_text, strlen(p->wording[1].text));
+    assert_int_equal(p->wording[0].line, 3);
+    for (int i = 0; i < 2; i++) {
+        assert_span(&p->wording[i], p->wording[i].a, "animal");
+        assert_span(&p->wording[i], p->wording[i].b, "street");
+        assert_span(&p->wording[i], p->wording[i].query, "it");
+        assert_span(&p->wording[i], p->wording[i].swap, i ? "wide" : "tired");
+    }
+    p = hsc_pairs_get(pairs, 1);
+    assert_string_equal(p->wording[1].text, "A [x] { and! two words end");
+    assert_span(&p->wording[1], p->wording[1].b, "[x]");
+    assert_span(&p->wording[1], p->wording[1].query, "A"); /* no [q:..]: the swapped word */
+    assert_int_equal(p->number, 1);
+    p = hsc_pairs_get(pairs, 2);
+    assert_string_equal(p->wording[0].text, "one two q right!"); /* turned */
+    assert_span(&p->wording[0], p->wording[0].query, "q right!");
+    assert_span(&p->wording[0], p->wording[0].swap, "right");
+    assert_null(hsc_pairs_get(pairs, 3));
+    assert_null(hsc_pairs_get(pairs, -1));
+    assert_null(hsc_pairs_skipped(pairs, 0));
+    hsc_pairs_free(pairs);
+}
+
+static void test_marked_skipped(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *line, *why;
+    } cases[] = {
+        {"[a:x] [b:y] [q:z] {u|v}", NULL},
+        {"[a:x] [q:z] {u|v}", "exactly one [a:..]"},
+        {"[a:x] [b:y] [b:y] {u|v}", "exactly one [a:..]"},
+        {"[a:x] [b:y] u", "exactly one {x|y}"},
+        {"[a:x] [b:y] {u|v} {u|v}", "exactly one {x|y}"},
+        {"[a:x] [b:y] [q:r] [q:s] {u|v}", "more than one [q:..]"},
+        {"[a:x [b:y]] {u|v}", "inside another"},
+        {"[a:x] [c:y] {u|v}", "no mark"},
+        {"[a:x] [b:y {u|v}", "not closed"},
+        {"[a:x] [b:y] {u|v", "not closed"},
+        {"[a:x] [b:y] {uv}", "closes no"},
+        {"[a:x] [b:y] u|v", "no {x|y} wants it"},
+        {"[a:x] [b:y] u] {u|v}", "closes nothing"},
+        {"[a:x] [b:] {u|v}", "empty"},
+        {"[a:x] [b:y] {u|u}", "the same"},
+        {"[a:x] [b:y] {|v}", "the query is empty"},
+        {"[a:x\xff] [b:y] {u|v}", "UTF-8"},
+    };
+    char text[2048] = "";
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        strcat(text, cases[i].line);
+        strcat(text, "\n");
+    }
+    hsc_pairs *pairs = parse(text);
+    assert_int_equal(hsc_pairs_count(pairs), 1);
+    for (int i = 1; i < (int)(sizeof cases / sizeof *cases); i++) {
+        const hsc_skipped *s = hsc_pairs_skipped(pairs, i - 1);
+        assert_non_null(s);
+        assert_int_equal(s->line, i + 1);
+        if (!strstr(s->why, cases[i].why)) fail_msg("line %d: '%s' does not say '%s'", s->line, s->why, cases[i].why);
+    }
+    hsc_pairs_free(pairs);
+    assert_refused("# nothing\n", NULL, "no sentence pairs");
+    assert_refused("", NULL, "no sentence pairs");
+    assert_refused("plain text\n", NULL, "line 1");
+    assert_refused("[a:x] [b:y] {u|v}\n", "topic", "marked text has no fields");
+}
+
+#define CANDS "\"cands\": [{\"span\": [0, 3]}, {\"span\": [8, 11]}], "
+#define TWIN(id, twin, answer, text, more)                                                                             \
+    "{\"id\": \"" id "\", \"twin\": \"" twin "\", \"answer\": " #answer ", " CANDS "\"text\": \"" text "\"" more "}\n"
+
+static void test_twins(void **unused)
+{
+    (void)unused;
+    hsc_pairs *pairs =
+        parse(TWIN("w-2", "w-1", 1, "The and the dog: it was wide.", ", \"pronoun_span\": [17, 19]")
+                  TWIN("w-1", "w-2", 0, "The and the dog: it was very tired.", ", \"pronoun_span\": [17, 19]"));
+    assert_int_equal(hsc_pairs_count(pairs), 1);
+    const hsc_pair *p = hsc_pairs_get(pairs, 0);
+    assert_string_equal(p->id, "w-2"); /* the line that stands first names the pair */
+    assert_string_equal(p->wording[0].text, "The and the dog: it was very tired."); /* the answer is a */
+    assert_span(&p->wording[0], p->wording[0].query, "it");
+    assert_span(&p->wording[0], p->wording[0].swap, "very tired"); /* in whole words, without the full stop */
+    assert_span(&p->wording[1], p->wording[1].swap, "wide");
+    assert_int_equal(p->wording[0].line, 2);
+    hsc_pairs_free(pairs);
+}
+
+static void test_twins_skipped(void **unused)
+{
+    (void)unused;
+#define SPAN ", \"pronoun_span\": [17, 19]"
+    static const char text[] = TWIN("a", "b", 0, "The and the dog: it was wide.",
+                                    SPAN) TWIN("b", "a", 1, "The and the dog: it was tired.", SPAN)
+        TWIN("c", "none", 0, "The and the dog: it was wide.", SPAN) TWIN("d", "a", 1, "The and the dog: it was.", SPAN)
+            TWIN("e", "f", 0, "The and the dog: it was wide.", SPAN) TWIN("f", "e", 0, "The and the dog: it is.", SPAN)
+                TWIN("g", "h", 0, "The and the dog: it was wide.", ", \"pronoun_span\": null")
+                    TWIN("h", "g", 1, "The and the dog: it is.", SPAN) TWIN("i", "j", 0, "The and the dog", SPAN)
+                        TWIN("j", "i", 1, "The and", SPAN) TWIN("k", "l", 0, "The and the dog: it is.", SPAN)
+                            TWIN("l", "k", 1, "The and the dog: it is.", SPAN) "{\"id\": \"m\"}\n";
+    static const struct {
+        int line;
+        const char *why;
+    } wanted[] = {{3, "'none' is not in the file"},
+                  {4, "not a twin"},
+                  {5, "one answer each"},
+                  {7, "pronoun_span"},
+                  {9, "pronoun_span"},
+                  {11, "the same text"},
+                  {13, "\"twin\" is missing"}};
+    hsc_pairs *pairs = parse(text);
+    assert_int_equal(hsc_pairs_count(pairs), 1);
+    for (int i = 0; i < (int)(sizeof wanted / sizeof *wanted); i++) {
+        const hsc_skipped *s = hsc_pairs_skipped(pairs, i);
+        assert_non_null(s);
+        if (s->line != wanted[i].line || !strstr(s->why, wanted[i].why)) fail_msg("line %d: %s", s->line, s->why);
+    }
+    assert_null(hsc_pairs_skipped(pairs, sizeof wanted / sizeof *wanted));
+    hsc_pairs_free(pairs);
+}
+
+static void test_jsonl_refused(void **unused)
+{
+    (void)unused;
+    assert_refused("{\"id\": \"a\"}\n{\"id\": \"a\"}\n", NULL, "lines 1 and 2 have the same id");
+    assert_refused("{\"id\": \"a\"}\n{\"id\": }\n", NULL, "line 2");
+    assert_refused("{\"is\": \"a\"}\n", NULL, "no \"id\"");
+    assert_refused("{\"id\": \"a\"}\n", NULL, "line 1: \"twin\" is missing");
+    assert_refused(TWIN("a", "b", 0, "The and the dog: it was wide.", SPAN)
+                       TWIN("b", "a", 1, "The and the dog: it was tired.", SPAN),
+                   "topic", "\"topic\", which is to make clusters, is absent");
+}
+
+static void test_cluster_field(void **unused)
+{
+    (void)unused;
+    static const char text[] = TWIN("a", "b", 0, "The and the dog: it was wide.", SPAN ", \"n\": 7")
+        TWIN("b", "a", 1, "The and the dog: it was tired.", SPAN ", \"n\": 7");
+    hsc_pairs *pairs;
+    assert_int_equal(hsc_pairs_parse(&pairs, "f", text, sizeof text - 1, "n", NULL), HSC_OK);
+    assert_string_equal(hsc_pairs_get(pairs, 0)->cluster, "7");
+    hsc_pairs_free(pairs);
+}
+
+/* T = 6: j = 2, k = 4, and the token at T + j = 8 is the query. */
+static void test_repeated_ids(void **unused)
+{
+    (void)unused;
+    hsc_pairs *pairs =
+        parse("{\"id\": \"r\", \"T\": 6, \"ids\": [9, 11, 12, 13, 14, 15, 16, 11, 12, 13, 14, 15, 16]}\n"
+              "{\"id\": \"s\", \"T\": 6, \"ids\": [9, 11, 12, 13, 14, 12, 16, 11, 12, 13, 14, 12, 16]}\n"
+              "{\"id\": \"t\", \"T\": 6, \"ids\": [9, 11, 12, 13, 14, 15, 16, 11, 12, 13, 14, 15, 17]}\n"
+              "{\"id\": \"u\", \"T\": 7, \"ids\": [9, 11, 12, 13, 14, 15, 16, 11, 12, 13, 14, 15, 16]}\n");
+    assert_int_equal(hsc_pairs_count(pairs), 1);
+    const hsc_wording *w = hsc_pairs_get(pairs, 0)->wording;
+    assert_null(w[0].text);
+    assert_int_equal(w[0].n_ids, 13);
+    assert_int_equal(w[0].ids[8], 12);
+    assert_int_equal(w[1].ids[8], 14);
+    assert_int_equal(w[0].query.start, 8);
+    assert_int_equal(w[0].a.start, 3); /* after the 12 of the first half */
+    assert_int_equal(w[0].b.start, 5); /* after its 14 */
+    assert_int_equal(hsc_pairs_skipped(pairs, 2)->line, 4);
+    hsc_pairs_free(pairs);
+}
+
+/* The project's files: how many pairs and clusters they hold. */
+static void count_file(const char *name, int n_pairs, int n_clusters)
+{
+    const char *folder = getenv("HEADSCOPE_TEST_DATA");
+    char path[512];
+    static char bytes[1 << 20];
+    snprintf(path, sizeof path, "%s/pairs/%s", folder ? folder : "", name);
+    FILE *f = folder ? fopen(path, "rb") : NULL;
+    if (!f) {
+        printf("skipped: no %s\n", path);
+        return;
+    }
+    bytes[fread(bytes, 1, sizeof bytes - 1, f)] = '\0';
+    fclose(f);
+    hsc_pairs *pairs = parse(bytes);
+    assert_int_equal(hsc_pairs_count(pairs), n_pairs);
+    int n = 0;
+    for (int i = 0; i < n_pairs; i++) {
+        int first = 1;
+        for (int k = 0; k < i && first; k++)
+            first = strcmp(hsc_pairs_get(pairs, i)->cluster, hsc_pairs_get(pairs, k)->cluster) != 0;
+        n += first;
+        if (i) assert_true(strcmp(hsc_pairs_get(pairs, i - 1)->id, hsc_pairs_get(pairs, i)->id) < 0);
+    }
+    assert_int_equal(n, n_clusters);
+    hsc_pairs_free(pairs);
+}
+
+static void test_data(void **unused)
+{
+    (void)unused;
+    count_file("own_twins.jsonl", 32, 32);
+    count_file("winogender.jsonl", 357, 60);
+    count_file("ioi_500_pairs.jsonl", 500, 15);
+}
+
+static void test_out_of_memory(void **unused)
+{
+    (void)unused;
+    static const char *const texts[] = {
+        "[a:x] [b:y] {u|v}\n[a:x] [b:y]\n",
+        TWIN("a", "b", 0, "The and the dog: it was wide.", SPAN) TWIN("b", "a", 1, "The and the dog: it was.", SPAN),
+        "{\"id\": \"r\", \"T\": 6, \"ids\": [9, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6]}\n"};
+    for (int t = 0; t < 3; t++) {
+        for (long k = 1;; k++) {
+            failing_alloc a;
+            hsc_pairs *pairs;
+            failing_alloc_install(&a, k);
+            hsc_status status = hsc_pairs_parse(&pairs, "f", texts[t], strlen(texts[t]), NULL, NULL);
+            hsc_pairs_free(pairs);
+            assert_int_equal(a.held, 0);
+            failing_alloc_remove();
+            if (status == HSC_OK) break;
+            assert_int_equal(status, HSC_ENOMEM);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_marked),        cmocka_unit_test(test_marked_skipped),
+        cmocka_unit_test(test_twins),         cmocka_unit_test(test_twins_skipped),
+        cmocka_unit_test(test_jsonl_refused), cmocka_unit_test(test_cluster_field),
+        cmocka_unit_test(test_repeated_ids),  cmocka_unit_test(test_data),
+        cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
