@@ -96,11 +96,10 @@ static void test_marked_skipped(void **unused)
         {"[a:x] [b:y] {|v}", "the query is empty"},
         {"[a:x\xff] [b:y] {u|v}", "UTF-8"},
     };
-    char text[2048] = "";
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        strcat(text, cases[i].line);
-        strcat(text, "\n");
-    }
+    char text[2048];
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s\n", cases[i].line);
     hsc_pairs *pairs = parse(text);
     assert_int_equal(hsc_pairs_count(pairs), 1);
     for (int i = 1; i < (int)(sizeof cases / sizeof *cases); i++) {
