@@ -438,6 +438,11 @@ typedef struct hsc_batch {
     const int *seq_lengths; /* [n_seqs], summing to n_tokens; NULL: one sequence */
     int n_seqs;             /* 0 or 1 with seq_lengths NULL */
     hsc_logits_rows logits; /* which rows go through the output matrix */
+    /* Not NULL: the pass begins at layer `first_layer` with this as its resid_pre, [n_tokens][d_model]; n_layers means
+     * at the final norm. The layers before run for nothing and keep nothing of these tokens: the sequence may then only
+     * be cut back, or go on from the same layer. */
+    const float *resid;
+    int first_layer;
 } hsc_batch;
 
 /* Runs the model and appends to the cache. On any failure the cache is as it was before the call; only where a sliding

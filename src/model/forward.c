@@ -290,7 +290,10 @@ static hsc_status unembed(hsc_session *s, hsc_error *err)
 
 hsc_status hsc__forward_chunk(hsc_session *s, const hsc_token *ids, hsc_error *err)
 {
-    HSC_TRY(embed(s, ids, err));
-    for (int layer = 0; layer < s->desc->config.n_layers; layer++) HSC_TRY(run_layer(s, layer, err));
+    size_t d = (size_t)s->desc->config.d_model;
+    if (s->start)
+        memcpy(s->resid, s->start + (size_t)s->pieces[0].batch_row * d, (size_t)s->n_rows * d * sizeof(float));
+    else HSC_TRY(embed(s, ids, err));
+    for (int layer = s->first_layer; layer < s->desc->config.n_layers; layer++) HSC_TRY(run_layer(s, layer, err));
     return unembed(s, err);
 }

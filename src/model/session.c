@@ -254,7 +254,12 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
         HSC_FAIL_IF(b->ids[i] < 0 || b->ids[i] >= c->d_vocab, HSC_EINVAL,
                     "token id %d at index %d is outside the model's vocabulary of %d", (int)b->ids[i], i, c->d_vocab);
     }
+    HSC_FAIL_IF(b->first_layer < 0 || b->first_layer > (b->resid ? c->n_layers : 0), HSC_EINVAL,
+                "first_layer is %d, the model has %d layers, and a layer past 0 wants resid", b->first_layer,
+                c->n_layers);
     s->seqs[n_seqs] = (hsc__batch_seq){.row = b->n_tokens, .keys = keys, .cells = cells};
+    s->start = b->resid;
+    s->first_layer = b->first_layer;
     s->n_seqs = n_seqs;
     s->n_tokens = b->n_tokens;
     return HSC_OK;

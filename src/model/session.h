@@ -93,6 +93,8 @@ struct hsc_session {
     /* The last batch. */
     hsc__batch_seq *seqs; /* [max_seqs + 1]; seqs[n_seqs] closes the list with the sums of all */
     int n_seqs, n_tokens;
+    const float *start; /* resid_pre of first_layer, [n_tokens][d_model]; NULL: the pass begins with the embedding */
+    int first_layer;
     bool valid; /* the last pass ended well: records and logits may be read */
     hsc_logits_rows logits_rows;
     float *logits;

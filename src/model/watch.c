@@ -238,7 +238,8 @@ hsc_status hsc_session_activation(const hsc_session *s, hsc_site site, int layer
     HSC_FAIL_IF(layer < 0 && hsc_site_per_layer(site), HSC_EINVAL, "layer %d does not exist, the model has %d", layer,
                 c->n_layers);
     const hsc__kept *r = find_kept(s, site, layer);
-    bool missing = !r || !s->valid;
+    bool before = hsc_site_per_layer(site) ? layer < s->first_layer : s->start && site <= HSC_POS_EMBED;
+    bool missing = !r || !s->valid || before;
     HSC_FAIL_IF(missing && !hsc_site_per_layer(site), HSC_ENOTFOUND, "%s was not recorded in the last pass",
                 hsc_site_name(site));
     HSC_FAIL_IF(missing, HSC_ENOTFOUND, "%s of layer %d was not recorded in the last pass", hsc_site_name(site), layer);

@@ -1,0 +1,120 @@
+/*
+ * headscope/intervene.h: change something inside a pass and see what follows: ablation, patching, knocking out.
+ *
+ * The words of this header:
+ *   edit      a change of part of one site: some positions, some numbers of each row.
+ *   variant   edits that are made in one run of the text. No edits: the run as it is, to the last bit.
+ *   lab       one text, run as it is, and then as often as one likes with edits. A run begins at the first layer that
+ *             its edits touch, and in a causal model at the first position: what lies before is taken from the run as
+ *             it is. Runs go through the layers together. None of this changes a bit of any result.
+ *
+ * Layers, heads, kv heads and positions count from 0. Every figure is float32 arithmetic of the compute kind chosen.
+ */
+#ifndef HEADSCOPE_INTERVENE_H
+#define HEADSCOPE_INTERVENE_H
+
+#include "headscope.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* x becomes keep * x + add, where x is numbers [first, first + n) of the rows [first_pos, first_pos + n_pos) of a site.
+ * With keep 0 the old value does not count at all, not even when it is infinite or not a number. All zeros past `layer`
+ * set the whole site to 0. */
+typedef struct hsc_edit {
+    hsc_site site;
+    int layer;            /* ignored for a site that exists once */
+    int head;             /* attn_scores and pattern: of which head; other sites ignore it */
+    int first_pos, n_pos; /* positions; for attn_scores and pattern the queries. n_pos 0: up to the last */
+    int first, n;         /* numbers of a row; for attn_scores and pattern the keys. n 0: up to the last */
+    float keep;
+    float constant;      /* what is added when values is NULL */
+    const float *values; /* what is added: number i of row p is values[p * stride + i], p and i from the edit's first
+                            ones. Borrowed until the run is over */
+    size_t stride;       /* floats from one position to the next; 0: every position gets the same n */
+} hsc_edit;
+
+/* An edit of one head's part of q, k, v, rot_q, rot_k or z, at every position: sets site, layer, first and n and zeroes
+ * the rest, which sets that part to 0. For k, v and rot_k `head` counts kv heads. HSC_EINVAL: no such layer, head or
+ * site. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_edit_head(hsc_edit *out, const hsc_model *model, hsc_site site, int layer,
+                                                int head, hsc_error *err);
+
+typedef struct hsc_variant {
+    const hsc_edit *edits; /* [n_edits]; made in this order */
+    int n_edits;
+} hsc_variant;
+
+typedef struct hsc_lab hsc_lab;
+
+typedef struct hsc_lab_options {
+    int n_threads;          /* 0: what affinity and the control group allow */
+    int max_tokens;         /* of a text; 0: the model's context */
+    int max_rows;           /* tokens of variants that run together; 0: 256. Never changes a result */
+    hsc_compute compute;    /* 0: f32 */
+    hsc_logits_rows logits; /* of every run */
+} hsc_lab_options;
+
+/* HSC_EINVAL: an option is out of range. HSC_ENOMEM. The model must outlive the lab. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_lab_new(hsc_lab **out, const hsc_model *model, const hsc_lab_options *options,
+                                              hsc_error *err);
+HSC_API void hsc_lab_free(hsc_lab *lab);
+
+/* Keeps a site of every run from now on, the one as it is and the variants: hsc_lab_clean and hsc_trial have it. As
+ * hsc_session_record. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_lab_keep(hsc_lab *lab, hsc_site site, int layer, hsc_error *err);
+
+/* Takes a text [n_tokens] and runs it as it is. Memory: (n_layers + 1) * n_tokens * d_model floats and the cache.
+ * HSC_EINVAL: as hsc_forward. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_lab_text(hsc_lab *lab, const hsc_token *ids, int n_tokens, hsc_error *err);
+
+/* Of the run as it is: logits [n_rows][d_vocab], one row or n_tokens; a site that was kept, or resid_pre of any layer,
+ * whole. Valid until the next hsc_lab_text or hsc_lab_free. HSC_ENOTFOUND: not kept, or no text yet. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_lab_logits(const hsc_lab *lab, hsc_view *out, hsc_error *err);
+HSC_API HSC_MUST_CHECK hsc_status hsc_lab_clean(const hsc_lab *lab, hsc_site site, int layer, hsc_view *out,
+                                                hsc_error *err);
+
+/* One variant's run. Views are valid during the call. */
+typedef struct hsc_trial {
+    int variant;
+    int first_row;              /* rows before it are those of the run as it is, and not here */
+    int first_layer;            /* so are the layers before it; -1: the run began with the embedding */
+    const float *logits;        /* [n_rows][d_vocab]: the last token's, or those of the tokens from first_row on */
+    int n_rows;                 /* 0: none were asked for */
+    const hsc_session *session; /* hsc_session_activation(session, site, layer, seq, ...): rows from first_row on */
+    int seq;
+} hsc_trial;
+
+/* Non-zero stops with HSC_ECANCELED. */
+typedef int (*hsc_trial_fn)(void *user, const hsc_trial *trial);
+
+/* Runs every variant of the text and hands each to fn, in an order of the lab's own. HSC_EINVAL: an edit does not fit
+ * the model or the text (the message has its number), no text yet. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_lab_run(hsc_lab *lab, const hsc_variant *variants, int n_variants,
+                                              hsc_trial_fn fn, void *user, hsc_error *err);
+
+/* ------------------------------------------------------------------------------------------- what to put there ---- */
+
+/* The mean of a site over texts, for mean ablation: position 0 of every text is left out, since the first token's
+ * activations are like no other's. Texts stand end to end: ids [n_tokens], lengths [n_texts]. */
+typedef struct hsc_texts {
+    const hsc_token *ids;
+    const int *lengths;
+    int n_texts;
+} hsc_texts;
+
+/* out: [n_layers][row], row being the numbers of a row of the site. With by_position not 0 all texts have the same
+ * length n and out is [n_layers][n][row], position 0 among them. Sums are in float64 in the order of the texts.
+ * HSC_EINVAL: a site without rows or that exists once, no position past the first, lengths that differ.
+ * As hsc_forward besides. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_site_mean(const hsc_model *model, hsc_site site, const hsc_texts *texts,
+                                                int by_position, const hsc_lab_options *options, float *out,
+                                                hsc_error *err);
+/* Numbers that a row of a site has in this model; 0 for attn_scores and pattern. */
+HSC_API int hsc_site_row(const hsc_model *model, hsc_site site);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,97 @@
+/* Edits: whether one fits a model and a text, where a run with it may begin, and its arithmetic on a block of rows. */
+#include "base/status.h"
+#include "inspect/lab.h"
+
+static bool is_pattern(hsc_site site)
+{
+    return site == HSC_ATTN_SCORES || site == HSC_PATTERN;
+}
+
+int hsc_site_row(const hsc_model *model, hsc_site site)
+{
+    const hsc_config *c = hsc_model_config(model);
+    switch (site) {
+    case HSC_Q:
+    case HSC_ROT_Q:
+    case HSC_Z: return c->n_heads * c->d_head;
+    case HSC_K:
+    case HSC_ROT_K:
+    case HSC_V: return c->n_kv_heads * c->d_head;
+    case HSC_MLP_PRE:
+    case HSC_MLP_UP:
+    case HSC_MLP_POST: return c->d_mlp;
+    case HSC_LOGITS: return c->d_vocab;
+    case HSC_ATTN_SCORES:
+    case HSC_PATTERN: return 0;
+    default: return c->d_model;
+    }
+}
+
+hsc_status hsc_edit_head(hsc_edit *out, const hsc_model *model, hsc_site site, int layer, int head, hsc_error *err)
+{
+    const hsc_config *c = hsc_model_config(model);
+    bool kv = site == HSC_K || site == HSC_V || site == HSC_ROT_K;
+    int n = kv ? c->n_kv_heads : c->n_heads;
+    hsc__error_clear(err);
+    HSC_FAIL_IF((site < HSC_Q || site > HSC_ROT_K) && site != HSC_Z, HSC_EINVAL, "site %d is not made of heads",
+                (int)site);
+    HSC_FAIL_IF(layer < 0 || layer >= c->n_layers, HSC_EINVAL, "layer %d does not exist, the model has %d", layer,
+                c->n_layers);
+    HSC_FAIL_IF(head < 0 || head >= n, HSC_EINVAL, "%s %d does not exist, a layer has %d", kv ? "kv head" : "head",
+                head, n);
+    *out = (hsc_edit){.site = site, .layer = layer, .first = head * c->d_head, .n = c->d_head};
+    return HSC_OK;
+}
+
+int hsc__edit_first_layer(const hsc_edit *edit, int n_layers)
+{
+    if (hsc_site_per_layer(edit->site)) return edit->layer;
+    return edit->site == HSC_EMBED || edit->site == HSC_POS_EMBED ? -1 : n_layers;
+}
+
+int hsc__edit_first_pos(const hsc_edit *edit, int n_tokens)
+{
+    return edit->first_pos < n_tokens ? edit->first_pos : n_tokens;
+}
+
+hsc_status hsc__edit_check(const hsc_edit *e, const hsc_model *model, int n_tokens, hsc_error *err)
+{
+    const hsc_config *c = hsc_model_config(model);
+    HSC_FAIL_IF((unsigned)e->site >= HSC_N_SITES, HSC_EINVAL, "site %d does not exist", (int)e->site);
+    HSC_FAIL_IF(!hsc_model_has_site(model, e->site), HSC_EINVAL, "a model of architecture %s has no site \"%s\"",
+                c->arch, hsc_site_name(e->site));
+    HSC_FAIL_IF(hsc_site_per_layer(e->site) && (e->layer < 0 || e->layer >= c->n_layers), HSC_EINVAL,
+                "layer %d does not exist, the model has %d", e->layer, c->n_layers);
+    HSC_FAIL_IF(is_pattern(e->site) && (e->head < 0 || e->head >= c->n_heads), HSC_EINVAL,
+                "head %d does not exist, a layer has %d", e->head, c->n_heads);
+    HSC_FAIL_IF(e->first_pos < 0 || e->n_pos < 0 || e->first_pos >= n_tokens || e->n_pos > n_tokens - e->first_pos,
+                HSC_EINVAL, "positions %d to %lld do not exist, the text has %d tokens", e->first_pos,
+                (long long)e->first_pos + e->n_pos - 1, n_tokens);
+    int row = is_pattern(e->site) ? n_tokens : hsc_site_row(model, e->site);
+    HSC_FAIL_IF(e->first < 0 || e->n < 0 || e->first >= row || e->n > row - e->first, HSC_EINVAL,
+                "numbers %d to %lld of %s do not exist, a row has %d", e->first, (long long)e->first + e->n - 1,
+                hsc_site_name(e->site), row);
+    return HSC_OK;
+}
+
+static void edit_row(const hsc_edit *e, const float *values, int n, float *x)
+{
+    for (int i = 0; i < n; i++) {
+        float add = values ? values[i] : e->constant;
+        x[i] = e->keep == 0 ? add : e->keep * x[i] + add;
+    }
+}
+
+void hsc__edit_apply(const hsc_edit *e, const hsc_block *block)
+{
+    if (block->site != e->site || (hsc_site_per_layer(e->site) && block->layer != e->layer)) return;
+    if (is_pattern(e->site) && block->head != e->head) return;
+    int low = e->first_pos > block->first_row ? e->first_pos : block->first_row;
+    int high = block->first_row + block->n_rows, n = block->row_size - e->first;
+    if (e->n_pos && e->first_pos + e->n_pos < high) high = e->first_pos + e->n_pos;
+    if (e->n && e->n < n) n = e->n;
+    for (int pos = low; pos < high; pos++) {
+        const float *values = e->values ? e->values + (size_t)(pos - e->first_pos) * e->stride : NULL;
+        edit_row(e, values, n, block->data + (size_t)(pos - block->first_row) * block->stride + e->first);
+    }
+}

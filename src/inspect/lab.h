@@ -1,0 +1,19 @@
+/* The lab: what edit.c (checks and arithmetic of edits) and lab.c (running variants) share. */
+#ifndef HSC_INSPECT_LAB_H
+#define HSC_INSPECT_LAB_H
+
+#include "headscope/intervene.h"
+
+#include <stdbool.h>
+
+/* The layer whose resid_pre a run with this edit may begin from: n_layers for the final norm and the logits, -1 for the
+ * embedding. */
+int hsc__edit_first_layer(const hsc_edit *edit, int n_layers);
+/* The first position that an edit changes. */
+int hsc__edit_first_pos(const hsc_edit *edit, int n_tokens);
+/* HSC_EINVAL: the edit does not fit the model or a text of n_tokens. */
+hsc_status hsc__edit_check(const hsc_edit *edit, const hsc_model *model, int n_tokens, hsc_error *err);
+/* Makes the edit where it meets the block. */
+void hsc__edit_apply(const hsc_edit *edit, const hsc_block *block);
+
+#endif
