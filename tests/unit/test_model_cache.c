@@ -57,7 +57,8 @@ static float *append(hsc_session *s, int seq, const hsc_token *tokens, int n)
     }
     memcpy(packed + seq, tokens, (size_t)n * sizeof *tokens);
     lengths[seq] = n;
-    hsc_batch b = {packed, seq + n, lengths, seq + 1, HSC_LOGITS_ALL};
+    hsc_batch b = {
+        .ids = packed, .n_tokens = seq + n, .seq_lengths = lengths, .n_seqs = seq + 1, .logits = HSC_LOGITS_ALL};
     if (hsc_forward(s, &b, &err) != HSC_OK) fail_msg("%s", err.message);
     assert_int_equal(hsc_session_logits(s, &v, NULL), HSC_OK);
     float *copy = malloc((size_t)n * TINY_VOCAB * sizeof *copy);
