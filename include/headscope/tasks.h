@@ -173,6 +173,65 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_beam_search(hsc_session *session, const hs
                                                   hsc_error *err);
 HSC_API void hsc_beams_free(hsc_beam *beams, int n);
 
+/* ------------------------------------------------------------------------------------------------------ scoring ----
+ */
+
+typedef struct hsc_score_options {
+    int window; /* tokens that a pass sees; 0: what the session and the model's context allow */
+    int stride; /* tokens from one pass to the next, at most window; 0: half of it. Every token is scored once, with at
+                 * least window - stride tokens before it where the text has them. */
+    /* Called as passes end; non-zero stops with HSC_ECANCELED. May be NULL. */
+    int (*tell)(void *user, int n_scored, int n);
+    void *user;
+} hsc_score_options;
+
+/* log p(ids[i] | the tokens before it in its window), in nats, into log_probs [n]; log_probs[0] is 0, for nothing
+ * stands before the first token. exp(-mean of the others) is the perplexity. The session's sequence 0 is used up.
+ * HSC_EINVAL: n is below 1, an option is out of range, the model is not causal; as for hsc_forward besides. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_score(hsc_session *session, const hsc_token *ids, int n,
+                                            const hsc_score_options *options, double *log_probs, hsc_error *err);
+
+/* How one text goes on after its first `first` tokens. */
+typedef struct hsc_continuation {
+    const hsc_token *ids; /* [n], what comes before included */
+    int n, first;         /* 1 <= first < n */
+    double log_prob;      /* out: the sum of log p of ids[first] to ids[n - 1], in nats */
+} hsc_continuation;
+
+/* Scores continuations, several at once where the session has sequences for it; what all begin with is read once.
+ * HSC_EINVAL: as above, or a text is longer than the context. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_score_continuations(hsc_session *session, hsc_continuation *list, int n_list,
+                                                          hsc_error *err);
+
+/* ------------------------------------------------------------------------------------------------ conversation ---- */
+
+/* One turn. role: "system", "user", "assistant". Both are UTF-8, terminated. */
+typedef struct hsc_message {
+    const char *role, *content;
+} hsc_message;
+
+/* The template with which a model was taught to converse: a program in the Jinja language. */
+typedef struct hsc_chat_template hsc_chat_template;
+
+/* The template that the model carries: chat_template.jinja or tokenizer_config.json of a folder,
+ * tokenizer.chat_template of a GGUF file. HSC_ENOTFOUND: it carries none. HSC_EFORMAT, HSC_EUNSUPPORTED, HSC_ENOMEM: as
+ * for hsc_model_open. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_chat_template_open(hsc_chat_template **out, const hsc_model *model,
+                                                         hsc_error *err);
+/* A template from its n bytes, which are copied. bos_token and eos_token may be NULL: not defined. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_chat_template_new(hsc_chat_template **out, const char *text, size_t n,
+                                                        const char *bos_token, const char *eos_token, hsc_error *err);
+HSC_API void hsc_chat_template_free(hsc_chat_template *chat_template);
+/* Its source, terminated; lives as long as the template. */
+HSC_API const char *hsc_chat_template_text(const hsc_chat_template *chat_template);
+
+/* The text of a conversation as apply_chat_template of transformers renders it; encode it with HSC_ENCODE_PARSE_SPECIAL
+ * alone. add_reply non-zero: ended so that the assistant's reply follows. Returns the bytes needed and writes at most
+ * `capacity` of them. Negative: an hsc_status; HSC_EINVAL: the template itself refuses the conversation (the message
+ * says why), HSC_EUNSUPPORTED: it uses a part of Jinja that is not here (named, with its line). */
+HSC_API int64_t hsc_chat_render(const hsc_chat_template *chat_template, const hsc_message *messages, size_t n_messages,
+                                int add_reply, char *out, size_t capacity, hsc_error *err);
+
 #ifdef __cplusplus
 }
 #endif

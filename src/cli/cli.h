@@ -17,6 +17,7 @@ enum { HSC__EXIT_OK = 0, HSC__EXIT_FAILED = 1, HSC__EXIT_USAGE = 2, HSC__EXIT_IN
 
 /* The subcommands. argv[0] is the subcommand's name; the result is the exit status. */
 int hsc__cli_bench(int argc, char **argv);
+int hsc__cli_chat(int argc, char **argv);
 int hsc__cli_convert(int argc, char **argv);
 int hsc__cli_info(int argc, char **argv);
 int hsc__cli_lesson(int argc, char **argv);
@@ -25,6 +26,7 @@ int hsc__cli_look(int argc, char **argv);
 int hsc__cli_pull(int argc, char **argv);
 int hsc__cli_run(int argc, char **argv);
 int hsc__cli_scan(int argc, char **argv);
+int hsc__cli_score(int argc, char **argv);
 int hsc__cli_tokenize(int argc, char **argv);
 
 /* --------------------------------------------------------------------------------------------------- options ---- */

@@ -43,6 +43,9 @@ hsc_status hsc__json_parse(json_t **out, const char *text, size_t n, const char 
                    (int)MAX_DEPTH);
     json_error_t error;
     *out = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
+    /* tokenizer_config.json likes to say that a length is 1000000000000000019884624838656, which no integer holds. */
+    if (!*out && json_error_code(&error) == json_error_numeric_overflow)
+        *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &error);
     if (*out) return HSC_OK;
     if (json_error_code(&error) == json_error_out_of_memory) return hsc__fail_memory(err, n, path);
     uint64_t offset = error.position > 0 ? (uint64_t)error.position + skipped : skipped;

@@ -10,7 +10,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Parses n bytes. `path` is for messages. HSC_EFORMAT with line, column and byte offset. Free with json_decref. */
+/* Parses n bytes. Where an integer is too large for 64 bits, all numbers of the text become reals. `path` is for
+ * messages. HSC_EFORMAT with line, column and byte offset. Free with json_decref. */
 hsc_status hsc__json_parse(json_t **out, const char *text, size_t n, const char *path, hsc_error *err);
 /* Reads and parses a file of at most `limit` bytes. HSC_ENOTFOUND, HSC_EIO, HSC_EFORMAT (a Git LFS pointer is named).
  */

@@ -1,8 +1,10 @@
-/* What a model's files say besides weights and vocabulary: which tokens end a text. A folder has it in
- * generation_config.json or config.json, a GGUF file in its metadata. */
-#include "base/text.h"
+/* What a model's files say besides weights and vocabulary: which tokens end a text, and the chat template with the
+ * special tokens that it names. A folder has them in its JSON files, a GGUF file in its metadata. */
+#include "tasks/settings.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
 #include "formats/json.h"
-#include "headscope/tasks.h"
 #include "model/model.h"
 
 #include <string.h>
@@ -40,18 +42,25 @@ static hsc_status add_field(ends *e, const json_t *config, const char *path, hsc
     return HSC_OK;
 }
 
+/* folder/name as JSON; *out stays NULL where there is no such file. The path is left in `path` for messages. */
+static hsc_status load(json_t **out, const char *folder, const char *name, hsc__string *path, hsc_error *err)
+{
+    path->n = 0;
+    *out = NULL;
+    hsc__string_printf(path, "%s/%s", folder, name);
+    if (path->failed) return hsc__fail_memory(err, strlen(folder), "a path");
+    hsc_status status = hsc__json_load(out, path->data, MAX_SETTINGS, err);
+    if (status != HSC_ENOTFOUND) return status;
+    hsc__error_clear(err);
+    return HSC_OK;
+}
+
 static hsc_status read_file(ends *e, const char *folder, const char *name, hsc_error *err)
 {
     hsc__string path = {0};
     json_t *config = NULL;
-    hsc__string_printf(&path, "%s/%s", folder, name);
-    if (path.failed) return hsc__fail_memory(err, strlen(folder), "a path");
-    hsc_status status = hsc__json_load(&config, path.data, MAX_SETTINGS, err);
+    hsc_status status = load(&config, folder, name, &path, err);
     if (status == HSC_OK) status = add_field(e, config, path.data, err);
-    if (status == HSC_ENOTFOUND) {
-        hsc__error_clear(err);
-        status = HSC_OK;
-    }
     json_decref(config);
     hsc__string_free(&path);
     return status;
@@ -89,4 +98,98 @@ int hsc_model_end_tokens(const hsc_model *model, hsc_token *out, int capacity, h
     HSC_TRY(read_ends(&e, (hsc_model *)(uintptr_t)model, err));
     for (int i = 0; i < e.n && i < capacity; i++) out[i] = e.ids[i];
     return e.n;
+}
+
+/* ------------------------------------------------------------------------------------------------ chat template ----
+ */
+
+/* "<s>" or {"content": "<s>", ...}. */
+static void take_special(const json_t *config, const char *field, hsc__string *out)
+{
+    const json_t *value = json_object_get(config, field);
+    if (json_is_object(value)) value = json_object_get(value, "content");
+    if (json_is_string(value) && !out->n) hsc__string_add(out, json_string_value(value), json_string_length(value));
+}
+
+/* A text, or a list of {"name", "template"}, of which the one named "default" counts, else the first. */
+static hsc_status take_template(const json_t *config, const char *path, hsc__string *out, hsc_error *err)
+{
+    const json_t *value = json_object_get(config, "chat_template"), *chosen = NULL;
+    if (!value || json_is_null(value) || out->n) return HSC_OK;
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const json_t *named = json_array_get(value, i), *name = json_object_get(named, "name");
+        bool is_default = json_is_string(name) && strcmp(json_string_value(name), "default") == 0;
+        if (!chosen || is_default) chosen = json_object_get(named, "template");
+        if (is_default) break;
+    }
+    if (json_is_array(value)) value = chosen;
+    HSC_FAIL_IF(!json_is_string(value), HSC_EFORMAT, "%s: chat_template is neither a text nor a list of named ones",
+                path);
+    hsc__string_add(out, json_string_value(value), json_string_length(value));
+    return HSC_OK;
+}
+
+static hsc_status read_folder_chat(const char *folder, hsc__chat_settings *out, hsc_error *err)
+{
+    static const char *const names[] = {"tokenizer_config.json", "chat_template.json", "special_tokens_map.json"};
+    hsc__string path = {0};
+    json_t *config;
+    char *text = NULL;
+    size_t n;
+    hsc_status status = HSC_OK;
+    hsc__string_printf(&path, "%s/chat_template.jinja", folder);
+    if (path.failed) return hsc__fail_memory(err, strlen(folder), "a path");
+    if (hsc__is_file(path.data)) {
+        status = hsc__read_file(&text, &n, path.data, MAX_SETTINGS, err);
+        if (status == HSC_OK) hsc__string_add(&out->text, text, n);
+        hsc__free(text);
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == HSC_OK; i++) {
+        status = load(&config, folder, names[i], &path, err);
+        if (status == HSC_OK) status = take_template(config, path.data, &out->text, err);
+        take_special(config, "bos_token", &out->bos);
+        take_special(config, "eos_token", &out->eos);
+        json_decref(config);
+    }
+    hsc__string_free(&path);
+    return status;
+}
+
+static hsc_status read_gguf_special(const hsc_model *model, const hsc_tokenizer *tokenizer, const char *key,
+                                    hsc__string *out, hsc_error *err)
+{
+    int64_t id;
+    size_t n = 0;
+    HSC_TRY(hsc__gguf_get_int(model->gguf, key, -1, 0, UINT32_MAX, &id, err));
+    const char *bytes = id >= 0 && id <= INT32_MAX && tokenizer ? hsc_token_bytes(tokenizer, (hsc_token)id, &n) : NULL;
+    if (bytes) hsc__string_add(out, bytes, n);
+    return HSC_OK;
+}
+
+static hsc_status read_gguf_chat(hsc_model *model, hsc__chat_settings *out, hsc_error *err)
+{
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(model, NULL);
+    hsc__bytes text = {0};
+    pthread_mutex_lock(&model->lock);
+    hsc_status status = hsc__gguf_get_string(model->gguf, "tokenizer.chat_template", &text, err);
+    if (status == HSC_OK && text.data) hsc__string_add(&out->text, text.data, text.n);
+    if (status == HSC_OK) status = read_gguf_special(model, tokenizer, "tokenizer.ggml.bos_token_id", &out->bos, err);
+    if (status == HSC_OK) status = read_gguf_special(model, tokenizer, "tokenizer.ggml.eos_token_id", &out->eos, err);
+    pthread_mutex_unlock(&model->lock);
+    return status;
+}
+
+hsc_status hsc__chat_settings_read(hsc_model *model, hsc__chat_settings *out, hsc_error *err)
+{
+    HSC_TRY(model->gguf ? read_gguf_chat(model, out, err) : read_folder_chat(model->path, out, err));
+    if (out->text.failed || out->bos.failed || out->eos.failed) return hsc__fail_memory(err, 0, "a chat template");
+    HSC_FAIL_IF(!out->text.n, HSC_ENOTFOUND, "%s: carries no chat template", model->path);
+    return HSC_OK;
+}
+
+void hsc__chat_settings_free(hsc__chat_settings *settings)
+{
+    hsc__string_free(&settings->text);
+    hsc__string_free(&settings->bos);
+    hsc__string_free(&settings->eos);
 }

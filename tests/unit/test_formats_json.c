@@ -120,6 +120,11 @@ static void test_getters(void **state)
     assert_int_equal(hsc__json_string(json, "o", NULL, &s, "c", &err), HSC_EFORMAT);
     assert_string_equal(err.message, "c: \"o\" is an object, a string is expected");
     json_decref(json);
+    json = object("{\"model_max_length\": 1000000000000000019884624838656, \"i\": 8}"); /* as transformers writes it */
+    assert_int_equal(hsc__json_int(json, "i", 0, 1, 8, &i, "c", &err), HSC_OK);
+    assert_true(i == 8);
+    assert_int_equal(hsc__json_int(json, "model_max_length", 0, 1, 8, &i, "c", &err), HSC_EFORMAT);
+    json_decref(json);
     json = object("[1]"); /* not an object at all: every field is absent */
     assert_int_equal(hsc__json_int(json, "i", 3, 0, 9, &i, "c", &err), HSC_OK);
     assert_true(i == 3);

@@ -1,0 +1,28 @@
+/* What the files of `headscope score` share. */
+#ifndef HSC_CLI_SCORE_H
+#define HSC_CLI_SCORE_H
+
+#include "cli/shared.h"
+
+#include "headscope/tasks.h"
+
+typedef struct hsc__score_options {
+    const char *model, *file, *choices;
+    hsc__ids ids;
+    hsc__pass_options pass;
+    int window, stride, threads;
+    bool tokens, no_special, parse_special, json;
+} hsc__score_options;
+
+typedef struct hsc__score {
+    const hsc__score_options *o;
+    hsc__opened opened;
+    hsc_session *session;
+} hsc__score;
+
+extern const hsc__command hsc__score_command;
+
+/* Runs the benchmark of --choices and prints its result. Returns the exit status. */
+int hsc__score_choices(hsc__score *score);
+
+#endif

@@ -1,0 +1,306 @@
+/* Methods of texts and mappings, filters, and tests: those that chat templates use. */
+#include "tasks/jinja.h"
+
+#include <string.h>
+
+static bool named(const char *name, size_t n, const char *wanted)
+{
+    return strlen(wanted) == n && memcmp(name, wanted, n) == 0;
+}
+
+hsc_status hsc__jkeep(hsc__jrun *r, hsc__string *text, hsc__jvalue *out)
+{
+    char *kept = text->failed ? NULL : hsc__arena_strndup(r->arena, text->data ? text->data : "", text->n);
+    size_t n = text->n;
+    hsc__string_free(text);
+    if (!kept) return hsc__fail_memory(r->err, n, "a chat template's text");
+    *out = hsc__jstring(kept, n);
+    return HSC_OK;
+}
+
+/* Room for n elements. */
+static hsc_status new_list(hsc__jrun *r, size_t n, hsc__jvalue *out)
+{
+    hsc__jvalue *items = hsc__arena_alloc(r->arena, (n + 1) * sizeof *items);
+    if (!items) return hsc__fail_memory(r->err, n * sizeof *items, "a chat template's list");
+    *out = (hsc__jvalue){.kind = HSC__J_LIST, .items = items, .n = 0};
+    return HSC_OK;
+}
+
+hsc_status hsc__jelements(hsc__jrun *r, int line, const hsc__jvalue *v, hsc__jvalue *out)
+{
+    if (v->kind == HSC__J_LIST) {
+        *out = *v;
+        return HSC_OK;
+    }
+    if (v->kind == HSC__J_UNDEFINED) return new_list(r, 0, out);
+    if (v->kind != HSC__J_STRING && v->kind != HSC__J_DICT)
+        return hsc__jrun_fail(r, line, HSC_EFORMAT, "%s cannot be gone through", hsc__jkind_name(v));
+    HSC_TRY(new_list(r, v->kind == HSC__J_STRING ? v->n : v->dict->n, out));
+    if (v->kind == HSC__J_DICT) {
+        for (; out->n < v->dict->n; out->n++) out->items[out->n] = v->dict->items[2 * out->n];
+        return HSC_OK;
+    }
+    for (size_t at = 0; at < v->n;) {
+        int32_t code_point;
+        int n = hsc__utf8_read(v->text + at, v->n - at, &code_point);
+        out->items[out->n++] = hsc__jstring(v->text + at, (size_t)n);
+        at += (size_t)n;
+    }
+    return HSC_OK;
+}
+
+/* ----------------------------------------------------------------------------------------------------- methods ---- */
+
+/* Python's strip(): the characters of `set`, or white space. Only ASCII is stripped. */
+static hsc__jvalue strip(const hsc__jvalue *s, const hsc__jvalue *set, bool left, bool right)
+{
+    static const hsc__jvalue blanks = {.kind = HSC__J_STRING, .text = " \t\n\r\v\f", .n = 6};
+    size_t from = 0, to = s->n;
+    if (!set || set->kind != HSC__J_STRING) set = &blanks;
+    while (left && from < to && memchr(set->text, s->text[from], set->n)) from++;
+    while (right && to > from && memchr(set->text, s->text[to - 1], set->n)) to--;
+    return hsc__jstring(s->text + from, to - from);
+}
+
+static const char *find(const char *text, size_t n, const hsc__jvalue *what)
+{
+    for (size_t at = 0; at + what->n <= n; at++)
+        if (memcmp(text + at, what->text, what->n) == 0) return text + at;
+    return NULL;
+}
+
+/* split(separator), split(separator, limit) and split() at white space. */
+static hsc_status split(hsc__jrun *r, const hsc__jvalue *args, size_t n, hsc__jvalue *out)
+{
+    bool blanks = n < 2 || args[1].kind != HSC__J_STRING;
+    int64_t limit = n > 2 && args[2].kind == HSC__J_INT && args[2].number >= 0 ? args[2].number : INT64_MAX;
+    hsc__jvalue rest = args[0];
+    HSC_TRY(new_list(r, args[0].n + 1, out));
+    for (;;) {
+        if (blanks) rest = strip(&rest, NULL, true, false);
+        if (blanks && !rest.n) return HSC_OK;
+        const char *at = NULL;
+        size_t width = blanks ? 1 : args[1].n;
+        if ((int64_t)out->n < limit && !blanks && width) at = find(rest.text, rest.n, &args[1]);
+        for (size_t i = 0; blanks && (int64_t)out->n < limit && i < rest.n && !at; i++)
+            if (memchr(" \t\n\r\v\f", rest.text[i], 6)) at = rest.text + i;
+        size_t length = at ? (size_t)(at - rest.text) : rest.n;
+        out->items[out->n++] = hsc__jstring(rest.text, length);
+        if (!at) return HSC_OK;
+        rest = hsc__jstring(at + width, rest.n - length - width);
+    }
+}
+
+static hsc_status replace(hsc__jrun *r, const hsc__jvalue *args, hsc__jvalue *out)
+{
+    hsc__string text = {0};
+    const char *at = args[0].text, *end = at + args[0].n;
+    for (const char *hit; args[1].n && (hit = find(at, (size_t)(end - at), &args[1])); at = hit + args[1].n) {
+        hsc__string_add(&text, at, (size_t)(hit - at));
+        hsc__string_add(&text, args[2].text, args[2].n);
+    }
+    hsc__string_add(&text, at, (size_t)(end - at));
+    return hsc__jkeep(r, &text, out);
+}
+
+/* Upper, lower, capitalize and title, of ASCII letters; others stay. */
+static hsc_status change_case(hsc__jrun *r, const hsc__jvalue *s, char how, hsc__jvalue *out)
+{
+    hsc__string text = {0};
+    bool begins = true;
+    for (size_t i = 0; i < s->n; i++) {
+        char c = s->text[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        bool upper = how == 'u' || (how == 'c' && i == 0) || (how == 't' && begins);
+        if (letter) c = (char)(upper ? c & ~32 : c | 32);
+        begins = !letter;
+        hsc__string_add(&text, &c, 1);
+    }
+    return hsc__jkeep(r, &text, out);
+}
+
+static bool ends_in(const hsc__jvalue *s, const hsc__jvalue *part, bool start)
+{
+    if (part->kind != HSC__J_STRING || part->n > s->n) return false;
+    return memcmp(start ? s->text : s->text + s->n - part->n, part->text, part->n) == 0;
+}
+
+static hsc_status string_method(hsc__jrun *r, const hsc__jnode *node, const char *name, size_t n_name,
+                                const hsc__jvalue *args, size_t n, hsc__jvalue *out)
+{
+    const hsc__jvalue *set = n > 1 ? &args[1] : NULL;
+    if (named(name, n_name, "strip")) *out = strip(&args[0], set, true, true);
+    else if (named(name, n_name, "lstrip")) *out = strip(&args[0], set, true, false);
+    else if (named(name, n_name, "rstrip")) *out = strip(&args[0], set, false, true);
+    else if (n == 2 && named(name, n_name, "startswith")) *out = hsc__jbool(ends_in(&args[0], set, true));
+    else if (n == 2 && named(name, n_name, "endswith")) *out = hsc__jbool(ends_in(&args[0], set, false));
+    else if (named(name, n_name, "split")) return split(r, args, n, out);
+    else if (n == 3 && named(name, n_name, "replace") && args[1].kind == HSC__J_STRING && args[2].kind == HSC__J_STRING)
+        return replace(r, args, out);
+    else if (named(name, n_name, "upper")) return change_case(r, &args[0], 'u', out);
+    else if (named(name, n_name, "lower")) return change_case(r, &args[0], 'l', out);
+    else if (named(name, n_name, "capitalize")) return change_case(r, &args[0], 'c', out);
+    else if (named(name, n_name, "title")) return change_case(r, &args[0], 't', out);
+    else return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "unknown method '%.*s'", (int)n_name, name);
+    return HSC_OK;
+}
+
+/* items() as a list of pairs, keys(), values(). */
+static hsc_status dict_list(hsc__jrun *r, const hsc__jdict *dict, char what, hsc__jvalue *out)
+{
+    HSC_TRY(new_list(r, dict->n, out));
+    for (; out->n < dict->n; out->n++) {
+        hsc__jvalue *pair = &dict->items[2 * out->n];
+        if (what == 'i') out->items[out->n] = (hsc__jvalue){.kind = HSC__J_LIST, .items = pair, .n = 2};
+        else out->items[out->n] = pair[what == 'v'];
+    }
+    return HSC_OK;
+}
+
+hsc_status hsc__jmethod(hsc__jrun *r, const hsc__jnode *node, const char *name, size_t n_name, const hsc__jvalue *args,
+                        size_t n, hsc__jvalue *out)
+{
+    if (args[0].kind == HSC__J_STRING) return string_method(r, node, name, n_name, args, n, out);
+    if (args[0].kind == HSC__J_DICT) {
+        const hsc__jdict *dict = args[0].dict;
+        if (named(name, n_name, "items")) return dict_list(r, dict, 'i', out);
+        if (named(name, n_name, "keys")) return dict_list(r, dict, 'k', out);
+        if (named(name, n_name, "values")) return dict_list(r, dict, 'v', out);
+        if (named(name, n_name, "get") && n >= 2 && args[1].kind == HSC__J_STRING) {
+            const hsc__jvalue *found = hsc__jget(dict, args[1].text, args[1].n);
+            *out = found ? *found : n > 2 ? args[2] : (hsc__jvalue){.kind = HSC__J_NONE};
+            return HSC_OK;
+        }
+    }
+    return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "%s has no method '%.*s'", hsc__jkind_name(&args[0]),
+                          (int)n_name, name);
+}
+
+/* ----------------------------------------------------------------------------------------------------- filters ---- */
+
+static hsc_status length_of(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *v, hsc__jvalue *out)
+{
+    hsc__jvalue elements;
+    HSC_TRY(hsc__jelements(r, node->line, v, &elements));
+    *out = hsc__jint((int64_t)elements.n);
+    return HSC_OK;
+}
+
+static hsc_status join(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *args, size_t n, hsc__jvalue *out)
+{
+    hsc__string text = {0};
+    hsc__jvalue list;
+    HSC_TRY(hsc__jelements(r, node->line, &args[0], &list));
+    for (size_t i = 0; i < list.n; i++) {
+        if (i && n > 1) hsc__jwrite(&text, &args[1]);
+        hsc__jwrite(&text, &list.items[i]);
+    }
+    return hsc__jkeep(r, &text, out);
+}
+
+static hsc_status as_text(hsc__jrun *r, const hsc__jvalue *v, bool json, hsc__jvalue *out)
+{
+    hsc__string text = {0};
+    (json ? hsc__jwrite_json : hsc__jwrite)(&text, v);
+    return hsc__jkeep(r, &text, out);
+}
+
+/* selectattr("role", "equalto", "system"), rejectattr; without a test the attribute's truth. */
+static hsc_status select_by(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *args, size_t n, bool wanted,
+                            hsc__jvalue *out)
+{
+    hsc__jvalue list;
+    HSC_TRY(hsc__jelements(r, node->line, &args[0], &list));
+    HSC_TRY(new_list(r, list.n, out));
+    bool equals = n == 4 && args[2].kind == HSC__J_STRING &&
+                  (named(args[2].text, args[2].n, "equalto") || named(args[2].text, args[2].n, "==") ||
+                   named(args[2].text, args[2].n, "eq"));
+    if (n < 2 || args[1].kind != HSC__J_STRING || (n > 2 && !equals))
+        return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "selectattr with a test other than equalto");
+    for (size_t i = 0; i < list.n; i++) {
+        static const hsc__jvalue none;
+        const hsc__jvalue *v = &none;
+        if (list.items[i].kind == HSC__J_DICT) v = hsc__jget(list.items[i].dict, args[1].text, args[1].n);
+        if (!v) v = &none;
+        if ((equals ? hsc__jequal(v, &args[3]) : hsc__jtruth(v)) == wanted) out->items[out->n++] = list.items[i];
+    }
+    return HSC_OK;
+}
+
+static hsc_status first_or_last(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *v, bool first,
+                                hsc__jvalue *out)
+{
+    hsc__jvalue list;
+    HSC_TRY(hsc__jelements(r, node->line, v, &list));
+    *out = list.n ? list.items[first ? 0 : list.n - 1] : (hsc__jvalue){0};
+    return HSC_OK;
+}
+
+hsc_status hsc__jfilter(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *args, size_t n, hsc__jvalue *out)
+{
+    const char *name = node->text;
+    size_t n_name = node->n;
+    bool string = args[0].kind == HSC__J_STRING;
+    if (named(name, n_name, "length") || named(name, n_name, "count")) return length_of(r, node, &args[0], out);
+    if (named(name, n_name, "trim") && string) return string_method(r, node, "strip", 5, args, n, out);
+    if (named(name, n_name, "tojson")) return as_text(r, &args[0], true, out);
+    if (named(name, n_name, "string")) return as_text(r, &args[0], false, out);
+    if (named(name, n_name, "join")) return join(r, node, args, n, out);
+    if (named(name, n_name, "list")) return hsc__jelements(r, node->line, &args[0], out);
+    if (named(name, n_name, "selectattr")) return select_by(r, node, args, n, true, out);
+    if (named(name, n_name, "rejectattr")) return select_by(r, node, args, n, false, out);
+    if (named(name, n_name, "first")) return first_or_last(r, node, &args[0], true, out);
+    if (named(name, n_name, "last")) return first_or_last(r, node, &args[0], false, out);
+    if (named(name, n_name, "items") && args[0].kind == HSC__J_DICT) return dict_list(r, args[0].dict, 'i', out);
+    if (named(name, n_name, "safe")) {
+        *out = args[0];
+        return HSC_OK;
+    }
+    if (named(name, n_name, "default") || named(name, n_name, "d")) {
+        bool absent = args[0].kind == HSC__J_UNDEFINED || (n > 2 && hsc__jtruth(&args[2]) && !hsc__jtruth(&args[0]));
+        *out = !absent ? args[0] : n > 1 ? args[1] : hsc__jstring("", 0);
+        return HSC_OK;
+    }
+    static const char *const texts[] = {"upper", "lower", "capitalize", "title", "replace"};
+    for (size_t i = 0; string && i < sizeof texts / sizeof *texts; i++)
+        if (named(name, n_name, texts[i])) return string_method(r, node, name, n_name, args, n, out);
+    return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "unknown filter '%.*s' of %s", (int)n_name, name,
+                          hsc__jkind_name(&args[0]));
+}
+
+/* ------------------------------------------------------------------------------------------------------- tests ---- */
+
+hsc_status hsc__jtest(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *args, size_t n, bool *out)
+{
+    const char *name = node->text;
+    size_t n_name = node->n;
+    const hsc__jvalue *v = &args[0];
+    bool text = v->kind == HSC__J_STRING, list = v->kind == HSC__J_LIST, dict = v->kind == HSC__J_DICT;
+    const struct {
+        const char *name;
+        bool holds;
+    } tests[] = {{"defined", v->kind != HSC__J_UNDEFINED},
+                 {"undefined", v->kind == HSC__J_UNDEFINED},
+                 {"none", v->kind == HSC__J_NONE},
+                 {"string", text},
+                 {"mapping", dict},
+                 {"sequence", text || list || dict},
+                 {"iterable", text || list || dict || v->kind == HSC__J_UNDEFINED},
+                 {"number", v->kind == HSC__J_INT || v->kind == HSC__J_BOOL},
+                 {"integer", v->kind == HSC__J_INT},
+                 {"boolean", v->kind == HSC__J_BOOL},
+                 {"true", v->kind == HSC__J_BOOL && v->is_true},
+                 {"false", v->kind == HSC__J_BOOL && !v->is_true},
+                 {"odd", v->kind == HSC__J_INT && v->number % 2 != 0},
+                 {"even", v->kind == HSC__J_INT && v->number % 2 == 0},
+                 {"callable", v->kind == HSC__J_FUNCTION || v->kind == HSC__J_MACRO},
+                 {"equalto", n > 1 && hsc__jequal(v, &args[1])},
+                 {"eq", n > 1 && hsc__jequal(v, &args[1])}};
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        if (!named(name, n_name, tests[i].name)) continue;
+        *out = tests[i].holds;
+        return HSC_OK;
+    }
+    return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "unknown test '%.*s'", (int)n_name, name);
+}

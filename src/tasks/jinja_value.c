@@ -1,0 +1,152 @@
+/* Values of a template, and how Python writes them. */
+#include "tasks/jinja.h"
+
+#include <string.h>
+
+hsc__jvalue hsc__jstring(const char *text, size_t n)
+{
+    return (hsc__jvalue){.kind = HSC__J_STRING, .text = text, .n = n};
+}
+
+hsc__jvalue hsc__jbool(bool is_true)
+{
+    return (hsc__jvalue){.kind = HSC__J_BOOL, .is_true = is_true};
+}
+
+hsc__jvalue hsc__jint(int64_t number)
+{
+    return (hsc__jvalue){.kind = HSC__J_INT, .number = number};
+}
+
+bool hsc__jtruth(const hsc__jvalue *v)
+{
+    switch (v->kind) {
+    case HSC__J_UNDEFINED:
+    case HSC__J_NONE: return false;
+    case HSC__J_BOOL: return v->is_true;
+    case HSC__J_INT: return v->number != 0;
+    case HSC__J_STRING:
+    case HSC__J_LIST: return v->n != 0;
+    case HSC__J_DICT: return v->dict->n != 0 || v->dict->is_namespace;
+    case HSC__J_FUNCTION:
+    case HSC__J_MACRO: break;
+    }
+    return true;
+}
+
+static bool is_number(const hsc__jvalue *v)
+{
+    return v->kind == HSC__J_INT || v->kind == HSC__J_BOOL;
+}
+
+bool hsc__jequal(const hsc__jvalue *a, const hsc__jvalue *b)
+{
+    if (is_number(a) && is_number(b))
+        return (a->kind == HSC__J_INT ? a->number : a->is_true) == (b->kind == HSC__J_INT ? b->number : b->is_true);
+    if (a->kind != b->kind) return false;
+    if (a->kind == HSC__J_STRING) return a->n == b->n && (a->n == 0 || memcmp(a->text, b->text, a->n) == 0);
+    if (a->kind == HSC__J_LIST) {
+        for (size_t i = 0; i < a->n && a->n == b->n; i++)
+            if (!hsc__jequal(&a->items[i], &b->items[i])) return false;
+        return a->n == b->n;
+    }
+    if (a->kind == HSC__J_DICT) return a->dict == b->dict;
+    return a->kind == HSC__J_NONE || a->kind == HSC__J_UNDEFINED;
+}
+
+const char *hsc__jkind_name(const hsc__jvalue *v)
+{
+    static const char *const names[] = {"an undefined value", "none",       "a truth value",
+                                        "a number",           "a text",     "a list",
+                                        "a mapping",          "a function", "a macro"};
+    return names[v->kind];
+}
+
+const hsc__jvalue *hsc__jget(const hsc__jdict *dict, const char *key, size_t n)
+{
+    for (size_t i = 0; i < dict->n; i++) {
+        const hsc__jvalue *k = &dict->items[2 * i];
+        if (k->n == n && memcmp(k->text, key, n) == 0) return k + 1;
+    }
+    return NULL;
+}
+
+bool hsc__jput(hsc__arena *arena, hsc__jdict *dict, const char *key, size_t n, const hsc__jvalue *value)
+{
+    hsc__jvalue *found = (hsc__jvalue *)(uintptr_t)hsc__jget(dict, key, n);
+    if (found) {
+        *found = *value;
+        return true;
+    }
+    if (dict->n == dict->capacity) {
+        size_t capacity = dict->capacity ? 2 * dict->capacity : 8;
+        hsc__jvalue *items = hsc__arena_alloc(arena, 2 * capacity * sizeof *items);
+        if (!items) return false;
+        if (dict->n) memcpy(items, dict->items, 2 * dict->n * sizeof *items);
+        dict->items = items;
+        dict->capacity = capacity;
+    }
+    dict->items[2 * dict->n] = hsc__jstring(key, n);
+    dict->items[2 * dict->n + 1] = *value;
+    dict->n++;
+    return true;
+}
+
+/* ----------------------------------------------------------------------------------------------------- writing ---- */
+
+static void write_quoted(hsc__string *out, const hsc__jvalue *v, char quote)
+{
+    hsc__string_add(out, &quote, 1);
+    for (size_t i = 0; i < v->n; i++) {
+        char c = v->text[i];
+        if (c == quote || c == '\\') hsc__string_printf(out, "\\%c", c);
+        else if (c == '\n') hsc__string_text(out, "\\n");
+        else if (c == '\r') hsc__string_text(out, "\\r");
+        else if (c == '\t') hsc__string_text(out, "\\t");
+        else if ((unsigned char)c < 0x20) hsc__string_printf(out, quote == '"' ? "\\u%04x" : "\\x%02x", (unsigned)c);
+        else hsc__string_add(out, &c, 1);
+    }
+    hsc__string_add(out, &quote, 1);
+}
+
+/* Inside a list or mapping, and at the top of JSON. */
+static void write_nested(hsc__string *out, const hsc__jvalue *v, bool json)
+{
+    bool dict = v->kind == HSC__J_DICT;
+    size_t n = dict ? v->dict->n : v->n;
+    switch (v->kind) {
+    case HSC__J_STRING: write_quoted(out, v, json ? '"' : memchr(v->text, '\'', v->n) ? '"' : '\''); break;
+    case HSC__J_LIST:
+    case HSC__J_DICT:
+        hsc__string_text(out, dict ? "{" : "[");
+        for (size_t i = 0; i < n; i++) {
+            if (i) hsc__string_text(out, ", ");
+            if (dict) {
+                write_nested(out, &v->dict->items[2 * i], json);
+                hsc__string_text(out, ": ");
+            }
+            write_nested(out, dict ? &v->dict->items[2 * i + 1] : &v->items[i], json);
+        }
+        hsc__string_text(out, dict ? "}" : "]");
+        break;
+    case HSC__J_BOOL:
+        hsc__string_text(out, json ? (v->is_true ? "true" : "false") : v->is_true ? "True" : "False");
+        break;
+    case HSC__J_NONE: hsc__string_text(out, json ? "null" : "None"); break;
+    case HSC__J_INT: hsc__string_printf(out, "%lld", (long long)v->number); break;
+    case HSC__J_UNDEFINED:
+    case HSC__J_FUNCTION:
+    case HSC__J_MACRO: break;
+    }
+}
+
+void hsc__jwrite(hsc__string *out, const hsc__jvalue *v)
+{
+    if (v->kind == HSC__J_STRING) hsc__string_add(out, v->text, v->n);
+    else write_nested(out, v, false);
+}
+
+void hsc__jwrite_json(hsc__string *out, const hsc__jvalue *v)
+{
+    write_nested(out, v, true);
+}

@@ -1,0 +1,111 @@
+/* Chat templates: what the language means, what is refused, and every failed allocation. The whole of it is held
+ * against the real Jinja in tests/peers/test_chat.py. */
+#include "failing_alloc.h"
+#include "headscope/tasks.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const hsc_message messages[] = {{"user", " Hi "}, {"assistant", "Ho"}, {"user", "Ha"}};
+
+/* Renders into out; the message of a failure otherwise. */
+static hsc_status render(const char *text, char *out, size_t capacity)
+{
+    hsc_chat_template *t = NULL;
+    hsc_error err = {0};
+    hsc_status status = hsc_chat_template_new(&t, text, strlen(text), "<s>", NULL, &err);
+    if (status == HSC_OK) {
+        int64_t n = hsc_chat_render(t, messages, 3, 1, out, capacity - 1, &err);
+        if (n < 0) status = (hsc_status)n;
+        else out[n] = '\0';
+    }
+    if (status != HSC_OK) snprintf(out, capacity, "%s", err.message);
+    hsc_chat_template_free(t);
+    return status;
+}
+
+static void test_language(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *text, *want;
+    } cases[] = {
+        {"a\n  {% if true %}\n  b\n  {% endif %}\nc\n", "a\n  b\nc"},
+        {"a  {%- if true -%}  b  {%- endif -%}  c", "abc"},
+        {"{% for m in messages %}{{ m.role[0] }}{{ m['content'] | trim }}{{ ',' if not loop.last }}{% endfor %}",
+         "uHi,aHo,uHa"},
+        {"{{ bos_token }}{{ eos_token }}|{{ eos_token is defined }}", "<s>|False"},
+        {"{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %}{{ ns.n }}", "3"},
+        {"{% for m in messages[::-1] %}{% if loop.index0 == 1 %}{% break %}{% endif %}{{ m.content }}{% endfor %}",
+         "Ha"},
+        {"{% macro f(x, y='z') %}<{{ x }}{{ y }}>{% endmacro %}{{ f(1) }}{{ f(1, y=2) }}", "<1z><12>"},
+        {"{{ 'a</t>b'.split('</t>')[-1] }}{{ add_generation_prompt }}{{ tools is none }}", "bTrueTrue"},
+        {"{{ 7 // 2 }}{{ -7 % 3 }}{{ 1 + 2 * 3 }}{{ 'a' ~ 1 }}", "327a1"}};
+    char got[512];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(render(cases[i].text, got, sizeof got), HSC_OK);
+        assert_string_equal(got, cases[i].want);
+    }
+}
+
+static void test_refused(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *text;
+        hsc_status status;
+        const char *says;
+    } cases[] = {{"{{ raise_exception('no system') }}", HSC_EINVAL, "refused: no system"},
+                 {"a\n{{ x | frobnicate }}", HSC_EUNSUPPORTED, "line 2: unknown filter 'frobnicate'"},
+                 {"{% include 'a' %}", HSC_EUNSUPPORTED, "unknown statement 'include'"},
+                 {"{% if true %}", HSC_EFORMAT, "no end"},
+                 {"{{ 'a' + 1 }}", HSC_EFORMAT, "cannot be added"},
+                 {"{{ missing.x }}", HSC_EFORMAT, "undefined"},
+                 {"{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}",
+                  HSC_EUNSUPPORTED, "does not come to an end"},
+                 {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", HSC_EUNSUPPORTED, "does not come to an end"}};
+    char got[1024], deep[2000];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(render(cases[i].text, got, sizeof got), cases[i].status);
+        assert_non_null(strstr(got, cases[i].says));
+    }
+    memset(deep, '(', sizeof deep);
+    memcpy(deep, "{{ ", 3);
+    deep[sizeof deep - 1] = '\0';
+    assert_int_equal(render(deep, got, sizeof got), HSC_EUNSUPPORTED);
+    for (size_t i = 0; i + 4 < sizeof deep; i += 4) memcpy(deep + i, i ? "not " : " {{ ", 4);
+    assert_int_equal(render(deep, got, sizeof got), HSC_EUNSUPPORTED);
+}
+
+static void test_out_of_memory(void **unused)
+{
+    (void)unused;
+    static const char text[] = "{% macro f(x) %}{{ x | upper }}{% endmacro %}{% set ns = namespace(a=[1, 2] + [3]) %}"
+                               "{% for m in messages if m.role != 'x' %}{{ f(m.content.strip()) ~ ns.a }}{% endfor %}";
+    failing_alloc a;
+    hsc_status status = HSC_ENOMEM;
+    char got[512];
+    long n = 0;
+    while (status != HSC_OK) {
+        failing_alloc_install(&a, ++n);
+        status = render(text, got, sizeof got);
+        failing_alloc_remove();
+        assert_int_equal(a.held, 0);
+        if (status != HSC_OK) assert_int_equal(status, HSC_ENOMEM);
+        assert_true(n < 1000);
+    }
+    assert_string_equal(got, "HI[1, 2, 3]HO[1, 2, 3]HA[1, 2, 3]");
+    assert_true(n > 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_language), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_out_of_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
