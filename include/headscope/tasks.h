@@ -232,6 +232,43 @@ HSC_API const char *hsc_chat_template_text(const hsc_chat_template *chat_templat
 HSC_API int64_t hsc_chat_render(const hsc_chat_template *chat_template, const hsc_message *messages, size_t n_messages,
                                 int add_reply, char *out, size_t capacity, hsc_error *err);
 
+/* --------------------------------------------------------------------------------------------------- embedding ---- */
+
+/* What of a text's last hidden states [n_pos][d_model], after the final norm, is its embedding. */
+#define HSC_POOLING_LIST(X)                                                                                            \
+    X(HSC_POOL_MEAN, "mean") /* of all tokens, special ones too */                                                     \
+    X(HSC_POOL_CLS, "cls")   /* the first token's */                                                                   \
+    X(HSC_POOL_LAST, "last") /* the last token's */
+
+typedef enum {
+#define HSC_POOLING_ENUM(id, name) id,
+    HSC_POOLING_LIST(HSC_POOLING_ENUM)
+#undef HSC_POOLING_ENUM
+        HSC_N_POOLINGS
+} hsc_pooling;
+
+/* "mean", and so on; NULL out of range. Static storage. */
+HSC_API const char *hsc_pooling_name(hsc_pooling pooling);
+
+typedef struct hsc_embedding {
+    hsc_pooling pooling;
+    int normalise;  /* non-zero: divided by its length, x / max(|x|, 1e-12) */
+    int max_tokens; /* longer texts are cut there; 0: at the context */
+    int known;      /* out of hsc_model_embedding: non-zero when the model's files say so */
+} hsc_embedding;
+
+/* How the model's files say that its embeddings are made: modules.json of sentence-transformers with the folder that it
+ * names and sentence_bert_config.json, or pooling_type of a GGUF file. Where they do not say: the last token of a
+ * causal model, the mean of another, not normalised. HSC_EUNSUPPORTED: a pooling or module that is not here, by name.
+ * HSC_EFORMAT, HSC_EIO, HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_model_embedding(const hsc_model *model, hsc_embedding *out, hsc_error *err);
+
+/* Embeds n_seqs texts, ids end to end as in hsc_batch, into out [n_seqs][d_model]. Runs as many at once as the session
+ * has sequences; none is padded, so a text's embedding is the same bits in any batch. The session's sequences are used
+ * up; observers are cleared. HSC_EINVAL: a text is empty or longer than the context; as for hsc_forward besides. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_embed(hsc_session *session, const hsc_token *ids, const int *seq_lengths,
+                                            int n_seqs, const hsc_embedding *how, float *out, hsc_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -42,8 +42,7 @@ static hsc_status add_field(ends *e, const json_t *config, const char *path, hsc
     return HSC_OK;
 }
 
-/* folder/name as JSON; *out stays NULL where there is no such file. The path is left in `path` for messages. */
-static hsc_status load(json_t **out, const char *folder, const char *name, hsc__string *path, hsc_error *err)
+hsc_status hsc__settings_load(json_t **out, const char *folder, const char *name, hsc__string *path, hsc_error *err)
 {
     path->n = 0;
     *out = NULL;
@@ -59,7 +58,7 @@ static hsc_status read_file(ends *e, const char *folder, const char *name, hsc_e
 {
     hsc__string path = {0};
     json_t *config = NULL;
-    hsc_status status = load(&config, folder, name, &path, err);
+    hsc_status status = hsc__settings_load(&config, folder, name, &path, err);
     if (status == HSC_OK) status = add_field(e, config, path.data, err);
     json_decref(config);
     hsc__string_free(&path);
@@ -145,7 +144,7 @@ static hsc_status read_folder_chat(const char *folder, hsc__chat_settings *out, 
         hsc__free(text);
     }
     for (size_t i = 0; i < sizeof names / sizeof *names && status == HSC_OK; i++) {
-        status = load(&config, folder, names[i], &path, err);
+        status = hsc__settings_load(&config, folder, names[i], &path, err);
         if (status == HSC_OK) status = take_template(config, path.data, &out->text, err);
         take_special(config, "bos_token", &out->bos);
         take_special(config, "eos_token", &out->eos);

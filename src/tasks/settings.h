@@ -1,11 +1,17 @@
-/* The chat template of a model's files, and the special tokens that templates name. */
+/* What a model's files say besides weights and vocabulary. */
 #ifndef HSC_TASKS_SETTINGS_H
 #define HSC_TASKS_SETTINGS_H
 
 #include "base/text.h"
 #include "headscope/tasks.h"
 
-/* Empty where the files do not say. Zero it before use. */
+#include <jansson.h>
+
+/* folder/name as JSON; *out stays NULL where there is no such file. The path is left in `path` for messages. */
+hsc_status hsc__settings_load(json_t **out, const char *folder, const char *name, hsc__string *path, hsc_error *err);
+
+/* The chat template, and the special tokens that templates name. Empty where the files do not say. Zero it before use.
+ */
 typedef struct hsc__chat_settings {
     hsc__string text, bos, eos;
 } hsc__chat_settings;

@@ -34,8 +34,9 @@ class Chat(ProgramTest):
 
     def reply(self, prompt):
         """What generate writes after this text: the template by hand."""
-        (sample,) = self.json("generate", "-m", self.model, "-n", "12", prompt)["samples"]
-        return sample["text"].strip()
+        (sample,) = self.json("generate", "-m", self.model, "-n", "12", "--no-special", "--parse-special",
+                              "<|start_story|>" + prompt)["samples"]
+        return sample["text"].lstrip()
 
     def test_a_conversation(self):
         first = self.reply("Q:Hello\nA:")
@@ -110,7 +111,7 @@ class Chat(ProgramTest):
         self.wait_for(master, b"> ")
         os.write(master, b"Hello\n")
         reply = self.wait_for(master, b"\n> ").decode().replace("\r", "")
-        self.assertIn(self.json("generate", "-m", self.model, "-n", "8", "Q:Hello\nA:")["samples"][0]["text"].strip().splitlines()[0], reply)
+        self.assertIn(self.reply("Q:Hello\nA:")[:8], reply)
         os.write(master, b"/help\n")
         self.wait_for(master, b"/reset")
         os.write(master, b"/exit\n")

@@ -1,0 +1,271 @@
+/*
+ * headscope embed: texts as vectors, one a text, pooled as the model's files say unless one says otherwise. Printed as
+ * CSV or JSON, or written as an array [n_texts][d_model].
+ */
+#include "cli/shared.h"
+
+#include "headscope/tasks.h"
+
+#include <string.h>
+
+typedef struct values {
+    const char *model, *file, *output;
+    hsc__pass_options pass;
+    int pooling, normalise, max_tokens, threads; /* pooling and normalise: 0 as the model says, else 1 + the word */
+    bool no_special, parse_special, json;
+} values;
+
+enum { MAX_TEXTS = 4096, AT_ONCE = 64 };
+
+static const hsc__option options[] = {
+    HSC__OPTION_MODEL(values, model),
+    HSC__OPTION_HEADING("Which vector"),
+    {"pooling", 0, HSC__OPT_CHOICE, "model|mean|cls|last", offsetof(values, pooling), 0, 0,
+     "The mean of the last hidden states, the first token's, or the last token's. Default: what the model's files say, "
+     "else the last token of a causal model and the mean of another."},
+    {"normalise", 0, HSC__OPT_CHOICE, "model|yes|no", offsetof(values, normalise), 0, 0,
+     "Divide by the vector's length. Default: what the model's files say, else no."},
+    {"max-tokens", 'n', HSC__OPT_INT, "N", offsetof(values, max_tokens), 1, INT32_MAX,
+     "Cut longer texts to N tokens. Default: what the model's files say; else a text longer than the context is "
+     "refused."},
+    HSC__OPTION_HEADING("Input and output"),
+    {"file", 'f', HSC__OPT_TEXT, "FILE", offsetof(values, file), 0, 0, "A text a line, - for standard input."},
+    {"output", 'o', HSC__OPT_TEXT, "FILE", offsetof(values, output), 0, 0,
+     "Write an array [n_texts][d_model] instead: .npy, .npz or .safetensors (there named embeddings)."},
+    {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
+     "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
+    {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, parse_special), 0, 0,
+     "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
+    HSC__OPTION_JSON(values, json),
+    HSC__OPTION_HEADING("The passes"),
+    HSC__OPTION_COMPUTE_AUTO(values, pass.compute),
+    HSC__OPTION_DTYPE(values, pass.dtype),
+    HSC__OPTION_THREADS(values, threads),
+};
+
+static const hsc__command command = {
+    .name = "embed",
+    .usage = "-m MODEL TEXT [TEXT ...]\n-m MODEL --file FILE [-o FILE.npy]",
+    .about =
+        "Texts as vectors of the model's width: texts of like meaning have vectors of like direction, if the model "
+        "was taught so. Prints a line of numbers a text (CSV without a heading). A text's vector is the same bits "
+        "whatever stands beside it.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .examples = "headscope embed -m all-MiniLM-L6-v2 \"A cat sat on the mat\" \"Un chat\"\n"
+                "    two lines of 384 numbers\n"
+                "headscope embed -m all-MiniLM-L6-v2 --file sentences.txt -o vectors.npy\n"
+                "    numpy.load(\"vectors.npy\") is [n_texts][384]\n"
+                "headscope embed -m gpt2 --pooling mean --json \"The animal is tired\"\n"
+                "    any model; JSON says how the vector was made",
+    .max_args = MAX_TEXTS,
+};
+
+typedef struct job {
+    const values *v;
+    hsc__opened opened;
+    const hsc_tokenizer *tokenizer;
+    hsc_embedding how;
+    hsc__string text;  /* of the file; lines point into it */
+    hsc__label *texts; /* [n] */
+    size_t n, texts_capacity;
+    hsc_token *ids; /* end to end */
+    size_t n_ids, ids_capacity;
+    int *lengths; /* [n] */
+    size_t n_cut; /* texts that were cut */
+    float *out;   /* [n][d_model] */
+} job;
+
+/* ------------------------------------------------------------------------------------------------------- input ---- */
+
+static hsc_status add_text(job *j, const char *bytes, size_t n, hsc_error *err)
+{
+    HSC_TRY(hsc__grow(&j->texts, &j->texts_capacity, j->n + 1, sizeof *j->texts, err));
+    j->texts[j->n++] = (hsc__label){.bytes = bytes, .n = n};
+    return HSC_OK;
+}
+
+static hsc_status read_texts(job *j, const hsc__args *args, hsc_error *err)
+{
+    for (int i = 0; i < args->n; i++) HSC_TRY(add_text(j, args->list[i], strlen(args->list[i]), err));
+    if (!j->v->file) return HSC_OK;
+    HSC_TRY(hsc__cli_read(j->v->file, &j->text, err));
+    for (size_t start = 0; start < j->text.n;) {
+        const char *line = j->text.data + start, *end = memchr(line, '\n', j->text.n - start);
+        size_t n = end ? (size_t)(end - line) : j->text.n - start;
+        HSC_TRY(add_text(j, line, n && line[n - 1] == '\r' ? n - 1 : n, err));
+        start += n + 1;
+    }
+    HSC_FAIL_IF(j->n == 0, HSC_EINVAL, "%s: holds no text", j->v->file);
+    HSC_FAIL_IF(j->n > INT32_MAX, HSC_EINVAL, "%s: holds too many texts", j->v->file);
+    return HSC_OK;
+}
+
+/* A text that is cut keeps its last token, which is the one that the tokenizer adds at the end, if it adds one. */
+static hsc_status encode_text(job *j, size_t index, hsc_encoding *e, hsc_error *err)
+{
+    const hsc__label *text = &j->texts[index];
+    size_t most = (size_t)(j->how.max_tokens ? j->how.max_tokens : j->opened.config->n_ctx);
+    HSC_TRY(hsc_encode(j->tokenizer, text->bytes, text->n, hsc__encode_flags(j->v->no_special, j->v->parse_special), e,
+                       err));
+    HSC_FAIL_IF(e->n == 0, HSC_EINVAL, "text %zu is empty: it gives no token", index + 1);
+    HSC_FAIL_IF(e->n > most && !j->how.max_tokens, HSC_EINVAL,
+                "text %zu has %zu tokens, %s sees at most %zu (its context); --max-tokens cuts it", index + 1, e->n,
+                j->opened.name, most);
+    size_t n = e->n < most ? e->n : most;
+    bool added = e->spans[e->n - 1].start == e->spans[e->n - 1].end;
+    HSC_TRY(hsc__grow(&j->ids, &j->ids_capacity, j->n_ids + n, sizeof *j->ids, err));
+    memcpy(j->ids + j->n_ids, e->ids, n * sizeof *j->ids);
+    if (added) j->ids[j->n_ids + n - 1] = e->ids[e->n - 1];
+    j->n_cut += n < e->n;
+    j->n_ids += n;
+    j->lengths[index] = (int)n;
+    return HSC_OK;
+}
+
+static hsc_status encode(job *j, hsc_error *err)
+{
+    hsc_encoding e = {0};
+    hsc_status status = HSC_OK;
+    j->lengths = hsc__calloc(j->n, sizeof *j->lengths);
+    if (!j->lengths) return hsc__fail_memory(err, j->n * sizeof *j->lengths, "the texts");
+    for (size_t i = 0; i < j->n && status == HSC_OK; i++) status = encode_text(j, i, &e, err);
+    hsc_encoding_free(&e);
+    return status;
+}
+
+static hsc_status choose(job *j, hsc_error *err)
+{
+    const values *v = j->v;
+    int n_ctx = j->opened.config->n_ctx;
+    bool given = v->pooling && v->normalise;
+    hsc_status status = hsc_model_embedding(j->opened.model, &j->how, err);
+    if (status == HSC_EUNSUPPORTED && given) status = HSC_OK; /* what the files ask for is not asked for here */
+    HSC_TRY(status);
+    if (v->pooling) j->how.pooling = (hsc_pooling)(v->pooling - 1);
+    if (v->normalise) j->how.normalise = v->normalise == 1;
+    HSC_FAIL_IF(v->max_tokens > n_ctx, HSC_EINVAL, "--max-tokens %d: %s sees at most %d (its context)", v->max_tokens,
+                j->opened.name, n_ctx);
+    if (v->max_tokens) j->how.max_tokens = v->max_tokens;
+    return HSC_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------------- run ---- */
+
+/* In groups, so that one sees how far it is. */
+static hsc_status run(job *j, const hsc__args *args, hsc_error *err)
+{
+    hsc_session *session = NULL;
+    int longest = 1, d = j->opened.config->d_model;
+    HSC_TRY(choose(j, err));
+    HSC_TRY(hsc__cli_tokenizer(&j->opened, &j->tokenizer, err));
+    HSC_TRY(read_texts(j, args, err));
+    HSC_TRY(encode(j, err));
+    j->out = hsc__calloc(j->n, (size_t)d * sizeof *j->out);
+    if (!j->out) return hsc__fail_memory(err, j->n * (size_t)d * sizeof *j->out, "the embeddings");
+    for (size_t i = 0; i < j->n; i++) longest = j->lengths[i] > longest ? j->lengths[i] : longest;
+    hsc_session_options s = hsc__pass_session(&j->v->pass, j->v->threads, longest);
+    s.max_seqs = j->n < AT_ONCE ? (int)j->n : AT_ONCE;
+    HSC_TRY(hsc_session_new(&session, j->opened.model, &s, err));
+    hsc_status status = HSC_OK;
+    const hsc_token *ids = j->ids;
+    for (size_t at = 0; at < j->n && status == HSC_OK; at += AT_ONCE) {
+        int n = j->n - at < AT_ONCE ? (int)(j->n - at) : AT_ONCE;
+        status = hsc_embed(session, ids, j->lengths + at, n, &j->how, j->out + at * (size_t)d, err);
+        for (int i = 0; i < n; i++) ids += j->lengths[at + (size_t)i];
+        hsc__cli_progress("embedded %zu of %zu texts", at + (size_t)n, j->n);
+    }
+    hsc__cli_progress_end();
+    hsc_session_free(session);
+    return status;
+}
+
+static int print_json(const job *j)
+{
+    json_t *root = json_object(), *list = json_array();
+    int d = j->opened.config->d_model;
+    for (size_t i = 0; i < j->n; i++) {
+        json_t *item = json_object(), *vector = json_array();
+        for (int k = 0; k < d; k++)
+            json_array_append_new(vector, hsc__json_number((double)j->out[i * (size_t)d + (size_t)k]));
+        hsc__json_set_text(item, j->texts[i].bytes, j->texts[i].n);
+        json_object_set_new(item, "n_tokens", json_integer(j->lengths[i]));
+        json_object_set_new(item, "embedding", vector);
+        json_array_append_new(list, item);
+    }
+    json_object_set_new(root, "model", hsc__json_model(&j->opened));
+    hsc__json_set_pass(root, &j->v->pass, j->opened.model);
+    json_object_set_new(root, "pooling", json_string(hsc_pooling_name(j->how.pooling)));
+    json_object_set_new(root, "normalised", json_boolean(j->how.normalise));
+    json_object_set_new(root, "texts", list);
+    return hsc__json_print(root);
+}
+
+static int print_csv(const job *j)
+{
+    hsc__string out = {0};
+    int d = j->opened.config->d_model;
+    for (size_t i = 0; i < j->n; i++) {
+        for (int k = 0; k < d; k++) {
+            if (k) hsc__string_text(&out, ",");
+            hsc__string_double(&out, 9, (double)j->out[i * (size_t)d + (size_t)k]);
+        }
+        hsc__string_text(&out, "\n");
+    }
+    return hsc__cli_write_string(&out);
+}
+
+static int write_file(const job *j)
+{
+    hsc_error err = {0};
+    hsc_named_array array = {.name = "embeddings",
+                             .dtype = HSC_F32,
+                             .n_dims = 2,
+                             .shape = {(int64_t)j->n, j->opened.config->d_model},
+                             .data = j->out};
+    hsc__cli_hold_interrupt(true);
+    hsc_status status = hsc_write_arrays(j->v->output, &array, 1, &err);
+    hsc__cli_hold_interrupt(false);
+    return status == HSC_OK ? HSC__EXIT_OK : hsc__cli_fail(&err);
+}
+
+static int show(const job *j)
+{
+    if (j->n_cut) hsc__cli_note("%zu of %zu texts were cut to %d tokens", j->n_cut, j->n, j->how.max_tokens);
+    if (!j->how.known && !j->v->pooling)
+        hsc__cli_note("the model's files do not say how its embeddings are made; %s is taken, --pooling says otherwise",
+                      hsc_pooling_name(j->how.pooling));
+    if (j->v->output) return write_file(j);
+    return j->v->json ? print_json(j) : print_csv(j);
+}
+
+/* What the arguments alone can show. */
+static int check(const values *v, int n_texts)
+{
+    const char *o = v->output;
+    if (n_texts == 0 && !v->file) return hsc__cli_misuse(&command, "no text: give TEXT or --file");
+    if (n_texts && v->file) return hsc__cli_misuse(&command, "TEXT and --file: one of the two");
+    if (o && v->json) return hsc__cli_misuse(&command, "--json prints, -o writes an array: one of the two");
+    if (o && !hsc__cli_ends_with(o, ".npy") && !hsc__cli_ends_with(o, ".npz") && !hsc__cli_ends_with(o, ".safetensors"))
+        return hsc__cli_misuse(&command, "-o %s: the name must end in .npy, .npz or .safetensors", o);
+    return HSC__CLI_GO_ON;
+}
+
+int hsc__cli_embed(int argc, char **argv)
+{
+    values v = {.pass = {.compute = HSC_COMPUTE_AUTO}};
+    job j = {.v = &v};
+    hsc__args args;
+    hsc_error err = {0};
+    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
+    if (result == HSC__CLI_GO_ON) result = check(&v, args.n);
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.model, v.pass.dtype, true, &j.opened);
+    if (result == HSC__CLI_GO_ON) result = run(&j, &args, &err) == HSC_OK ? show(&j) : hsc__cli_fail(&err);
+    hsc__string_free(&j.text);
+    hsc__free(j.texts);
+    hsc__free(j.ids);
+    hsc__free(j.lengths);
+    hsc__free(j.out);
+    hsc__cli_close(&j.opened);
+    return result;
+}

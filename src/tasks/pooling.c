@@ -1,0 +1,126 @@
+/* How a model's files say that its embeddings are made. sentence-transformers writes a list of modules, each in a
+ * folder of its own; GGUF has one number. */
+#include "base/alloc.h"
+#include "model/model.h"
+#include "tasks/settings.h"
+
+#include <string.h>
+
+static const char *const names[HSC_N_POOLINGS] = {
+#define POOLING_NAME(id, name) [id] = name,
+    HSC_POOLING_LIST(POOLING_NAME)
+#undef POOLING_NAME
+};
+
+const char *hsc_pooling_name(hsc_pooling pooling)
+{
+    return (unsigned)pooling < HSC_N_POOLINGS ? names[pooling] : NULL;
+}
+
+/* 1_Pooling/config.json: exactly one of its switches is on, and it is one of ours. */
+static hsc_status read_pooling(const json_t *config, const char *path, hsc_embedding *out, hsc_error *err)
+{
+    static const struct {
+        const char *field;
+        hsc_pooling pooling;
+    } modes[] = {{"pooling_mode_mean_tokens", HSC_POOL_MEAN},
+                 {"pooling_mode_cls_token", HSC_POOL_CLS},
+                 {"pooling_mode_lasttoken", HSC_POOL_LAST}};
+    const char *field;
+    json_t *value;
+    int n = 0;
+    json_object_foreach((json_t *)(uintptr_t)config, field, value)
+    {
+        bool known = false;
+        if (strncmp(field, "pooling_mode_", 13) != 0 || !json_is_true(value)) continue;
+        for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+            if (strcmp(field, modes[i].field) != 0) continue;
+            out->pooling = modes[i].pooling;
+            known = true;
+        }
+        HSC_FAIL_IF(!known, HSC_EUNSUPPORTED, "%s: %s is not a pooling that headscope has (mean, cls, last)", path,
+                    field);
+        n++;
+    }
+    HSC_FAIL_IF(n != 1, HSC_EUNSUPPORTED, "%s: %d poolings are joined, one is supported", path, n);
+    out->known = 1;
+    return HSC_OK;
+}
+
+static bool ends_with(const char *text, const char *ending)
+{
+    size_t n = strlen(text), m = strlen(ending);
+    return n >= m && strcmp(text + n - m, ending) == 0;
+}
+
+static hsc_status read_module(const hsc_model *model, const json_t *module, const char *list_path, hsc__string *path,
+                              hsc_embedding *out, hsc_error *err)
+{
+    const char *type = json_string_value(json_object_get(module, "type"));
+    const char *folder = json_string_value(json_object_get(module, "path"));
+    hsc__string name = {0};
+    json_t *config = NULL;
+    HSC_FAIL_IF(!type || !folder, HSC_EFORMAT, "%s: a module has no type or path", list_path);
+    if (ends_with(type, ".Transformer")) return HSC_OK;
+    if (ends_with(type, ".Normalize")) {
+        out->normalise = 1;
+        return HSC_OK;
+    }
+    HSC_FAIL_IF(!ends_with(type, ".Pooling"), HSC_EUNSUPPORTED, "%s: the module %s is not supported", list_path, type);
+    HSC_FAIL_IF(strchr(folder, '/') || folder[0] == '.', HSC_EFORMAT, "%s: the path '%s' is no folder beside it",
+                list_path, folder);
+    hsc__string_printf(&name, "%s/config.json", folder);
+    if (name.failed) return hsc__fail_memory(err, strlen(folder), "a path");
+    hsc_status status = hsc__settings_load(&config, model->path, name.data, path, err);
+    hsc__string_free(&name);
+    if (status == HSC_OK && !config) status = hsc__fail(err, HSC_ENOTFOUND, 0, "%s: no such file", path->data);
+    if (status == HSC_OK) status = read_pooling(config, path->data, out, err);
+    json_decref(config);
+    return status;
+}
+
+static hsc_status read_folder(const hsc_model *model, hsc_embedding *out, hsc_error *err)
+{
+    hsc__string path = {0}, module_path = {0};
+    json_t *list = NULL, *config = NULL;
+    hsc_status status = hsc__settings_load(&list, model->path, "modules.json", &path, err);
+    for (size_t i = 0; status == HSC_OK && i < json_array_size(list); i++)
+        status = read_module(model, json_array_get(list, i), path.data, &module_path, out, err);
+    json_decref(list);
+    if (status == HSC_OK && out->known)
+        status = hsc__settings_load(&config, model->path, "sentence_bert_config.json", &path, err);
+    const json_t *most = json_object_get(config, "max_seq_length");
+    json_int_t n = json_is_integer(most) ? json_integer_value(most) : 0;
+    if (status == HSC_OK && n > 0 && n < model->desc.config.n_ctx) out->max_tokens = (int)n;
+    json_decref(config);
+    hsc__string_free(&path);
+    hsc__string_free(&module_path);
+    return status;
+}
+
+/* ARCH.pooling_type: 0 none, 1 mean, 2 cls, 3 last. */
+static hsc_status read_gguf(hsc_model *model, hsc_embedding *out, hsc_error *err)
+{
+    char key[128];
+    int64_t type;
+    snprintf(key, sizeof key, "%s.pooling_type", model->desc.config.arch);
+    pthread_mutex_lock(&model->lock); /* the file's getters keep what they convert */
+    hsc_status status = hsc__gguf_get_int(model->gguf, key, 0, 0, 100, &type, err);
+    pthread_mutex_unlock(&model->lock);
+    HSC_TRY(status);
+    HSC_FAIL_IF(type > 3, HSC_EUNSUPPORTED, "%s: %s is %lld; 1 (mean), 2 (cls) and 3 (last) are supported",
+                hsc__gguf_path(model->gguf), key, (long long)type);
+    if (!type) return HSC_OK;
+    out->pooling = type == 1 ? HSC_POOL_MEAN : type == 2 ? HSC_POOL_CLS : HSC_POOL_LAST;
+    out->normalise = 1; /* llama.cpp normalises all that it pools */
+    out->known = 1;
+    return HSC_OK;
+}
+
+hsc_status hsc_model_embedding(const hsc_model *model, hsc_embedding *out, hsc_error *err)
+{
+    hsc__error_clear(err);
+    *out = (hsc_embedding){.pooling = model->desc.config.causal ? HSC_POOL_LAST : HSC_POOL_MEAN};
+    hsc_model *m = (hsc_model *)(uintptr_t)model;
+    return model->gguf ? read_gguf(m, out, err) : read_folder(model, out, err);
+}

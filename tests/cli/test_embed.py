@@ -1,0 +1,96 @@
+"""headscope embed: vectors by their definition, in any company, and what the model's files say about them."""
+
+import json
+import math
+import shutil
+import unittest
+
+from program import DATA, ProgramTest, main, read_safetensors
+
+STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"
+TINY = DATA / "models" / "tinystories-656k"
+SORT = DATA / "models" / "gpt-nano-sort"
+TEXTS = ["Once upon a time", "x", "Tom had a big red ball, and he loved it very much. " * 3, "A little girl"]
+
+
+class Embed(ProgramTest):
+    def states(self, text, model=STORIES):
+        """The last hidden states [n_pos][d_model]."""
+        path = self.folder / "states.safetensors"
+        self.good("run", "-m", model, "--text", text, "--sites", "ln_final", "-o", path)
+        return read_safetensors(path)["ln_final"]
+
+    def test_by_definition(self):
+        for text in TEXTS:
+            states = self.states(text)
+            n, d = states.shape
+            rows = [states.row(i) for i in range(n)]
+            want = {"mean": [math.fsum(row[k] for row in rows) / n for k in range(d)], "cls": list(rows[0]), "last": list(rows[-1])}
+            for pooling, vector in want.items():
+                for normalise in ("yes", "no"):
+                    data = self.json("embed", "-m", STORIES, "--pooling", pooling, "--normalise", normalise, text)
+                    (got,) = data["texts"]
+                    length = math.sqrt(math.fsum(x * x for x in vector)) if normalise == "yes" else 1
+                    for a, b in zip(got["embedding"], vector, strict=True):
+                        self.assertAlmostEqual(a, b / length, delta=1e-6 * max(1, abs(b)))
+                    self.assertEqual((data["pooling"], data["normalised"], got["n_tokens"]), (pooling, normalise == "yes", n))
+
+    def test_company_changes_nothing(self):
+        together = self.good("embed", "-m", STORIES, "--pooling", "mean", *TEXTS)
+        alone = "".join(self.good("embed", "-m", STORIES, "--pooling", "mean", text) for text in TEXTS)
+        self.assertEqual(together, alone)
+        path = self.folder / "texts"
+        path.write_text("\n".join(TEXTS * 40) + "\n")  # more than run at once
+        self.assertEqual(self.good("embed", "-m", STORIES, "--pooling", "mean", "-f", path, "-t", "3"), alone * 40)
+
+    def test_arrays(self):
+        lines = self.good("embed", "-m", STORIES, *TEXTS).splitlines()
+        path = self.folder / "e.safetensors"
+        self.good("embed", "-m", STORIES, *TEXTS, "-o", path)
+        array = read_safetensors(path)["embeddings"]
+        self.assertEqual(array.shape, [4, 64])
+        for i, line in enumerate(lines):
+            self.assertEqual([float(x) for x in line.split(",")], [float(f"{x:.9g}") for x in array.row(i)])
+        self.good("embed", "-m", STORIES, *TEXTS, "-o", self.folder / "e.npy")
+        self.assertTrue((self.folder / "e.npy").read_bytes().endswith(array.numbers.tobytes()))
+
+    def test_what_the_files_say(self):
+        model = self.folder / "model"
+        shutil.copytree(TINY, model)
+        def said():
+            data = self.json("embed", "-m", model, "Once upon a time there was a big dog")
+            return data["pooling"], data["normalised"], data["texts"][0]["n_tokens"]
+        self.assertEqual(said()[:2], ("last", False))
+        modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+                   {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+        (model / "1_Pooling").mkdir()
+        (model / "modules.json").write_text(json.dumps(modules))
+        self.bad(1, "embed", "-m", model, "x", says=["1_Pooling/config.json", "no such file"])
+        pooling = {"word_embedding_dimension": 128, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+        (model / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+        self.assertEqual(said()[:2], ("mean", False))
+        modules.append({"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"})
+        (model / "modules.json").write_text(json.dumps(modules))
+        (model / "sentence_bert_config.json").write_text('{"max_seq_length": 5}')
+        self.assertEqual(said(), ("mean", True, 5))
+        (model / "1_Pooling" / "config.json").write_text(json.dumps({**pooling, "pooling_mode_max_tokens": True}))
+        self.bad(1, "embed", "-m", model, "x", says=["pooling_mode_max_tokens"])
+        self.good("embed", "-m", model, "x", "--pooling", "mean", "--normalise", "no")
+        (model / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+        modules.append({"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"})
+        (model / "modules.json").write_text(json.dumps(modules))
+        self.bad(1, "embed", "-m", model, "x", says=["Dense"])
+
+    def test_limits(self):
+        for words, says in (([], "no text"), (["x", "-f", "y"], "one of the two"), (["x", "-o", "a.txt"], ".npy"), (["x", "--pooling", "max"], "mean|cls|last"),
+                            (["x", "--json", "-o", "a.npy"], "one of the two")):
+            self.bad(2, "embed", "-m", STORIES, *words, says=[says])
+        self.bad(1, "embed", "-m", STORIES, "a " * 600, says=["text 1 has", "512", "--max-tokens"])
+        self.assertEqual(self.json("embed", "-m", STORIES, "a " * 600, "--max-tokens", "512")["texts"][0]["n_tokens"], 512)
+        self.bad(1, "embed", "-m", STORIES, "--max-tokens", "513", "x", says=["513"])
+        self.bad(1, "embed", "-m", STORIES, "--no-special", "a", "", says=["text 2 is empty"])
+        self.bad(1, "embed", "-m", SORT, "x", says=["no tokenizer"])
+
+
+if __name__ == "__main__":
+    main("models/stories260K", "models/tinystories-656k", "models/gpt-nano-sort")
