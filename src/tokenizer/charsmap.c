@@ -83,6 +83,13 @@ static bool is_newer_mark(int32_t c)
     return newest || (hsc__is_new(c) && hsc__major_category(c) == 'M');
 }
 
+/* Control characters and line ends are clusters of their own. */
+static bool stands_alone(int32_t c)
+{
+    int class = utf8proc_get_property(c)->boundclass;
+    return class == UTF8PROC_BOUNDCLASS_CONTROL || class == UTF8PROC_BOUNDCLASS_CR || class == UTF8PROC_BOUNDCLASS_LF;
+}
+
 /* The end of the cluster (what a reader sees as one character) that starts at i. */
 static size_t cluster_end(const hsc__aligned *text, size_t i)
 {
@@ -92,7 +99,7 @@ static size_t cluster_end(const hsc__aligned *text, size_t i)
     while (before >= 0 && i < text->n) {
         size_t length = (size_t)hsc__utf8_read(text->data + i, text->n - i, &c);
         bool joins = c >= 0 && !utf8proc_grapheme_break_stateful(before, c, &state);
-        if (!joins && !is_newer_mark(c)) break;
+        if (!joins && (stands_alone(before) || !is_newer_mark(c))) break;
         before = c;
         i += length;
     }

@@ -20,6 +20,29 @@
     "\\x{a771}-\\x{a787}\\x{a78b}-\\x{a78e}\\x{ab70}-\\x{abbf}\\x{fb00}-\\x{fb06}\\x{fb13}-\\x{fb17}"                  \
     "\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}\\x{104d8}-\\x{104fb}"            \
     "\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}"
+#define DEEPSEEK_V3_IDEOGRAPHS "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
+#define DEEPSEEK_V3_WORDS                                                                                              \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"               \
+    " ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+/* Words of o200k: capitals end at a small letter and the other way round. */
+#define HEAD "[^\\r\\n\\p{L}\\p{N}]?"
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define SHORT "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+#define LINES " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define O200K HEAD UPPER "*" LOWER "+" SHORT "|" HEAD UPPER "+" LOWER "*" SHORT "|\\p{N}{1,3}|" LINES
+#define TEKKEN HEAD UPPER "*" LOWER "+|" HEAD UPPER "+" LOWER "*|\\p{N}|" LINES
+#define BAILING                                                                                                        \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]|"          \
+    "\\s+(?!\\S)|\\s+"
+#define SEED                                                                                                           \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|"  \
+    "\\s+(?!\\S)|\\s+"
+#define QWEN35                                                                                                         \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|"  \
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define BLOOM " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
+
 #define DEEPSEEK_IDEOGRAPHS "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
 
 /* Words that stand for a step without a pattern of its own. */
@@ -34,11 +57,24 @@ static const struct {
     hsc__gguf_pre rules;
     const char *steps[MOST_STEPS];
 } known[] = {
-    {" gpt-2 gpt2 gpt-neox phi-2 mpt olmo jais trillion exaone4 ", {0}, {HSC__GPT2_PATTERN}},
+    {" gpt-2 gpt2 gpt-neox phi-2 mpt olmo jais trillion exaone4 jina-es jina-de jina-v1-en jina-v2-es jina-v2-de "
+     "jina-v2-code roberta-bpe gigachat a.x-4.0 mellum modern-bert ",
+     {0},
+     {HSC__GPT2_PATTERN}},
     {" smollm starcoder refact command-r codeshell exaone minerva-7b ", {0}, {NUMBERS, HSC__GPT2_PATTERN}},
-    {" llama-bpe llama3 llama-v3 falcon3 ", {.ignore_merges = true, .add_bos = true}, {HSC__LLAMA3_PATTERN}},
+    {" llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 ",
+     {.ignore_merges = true, .add_bos = true},
+     {HSC__LLAMA3_PATTERN}},
     {" smaug-bpe dbrx glm4 chatglm-bpe ", {0}, {HSC__LLAMA3_PATTERN}},
-    {" qwen2 deepseek-r1-qwen stablelm2 megrez ", {0}, {HSC__QWEN2_PATTERN}},
+    {" qwen2 deepseek-r1-qwen stablelm2 megrez kormo hunyuan ", {0}, {HSC__QWEN2_PATTERN}},
+    {" qwen35 ", {0}, {QWEN35}},
+    {" gpt-4o llama4 ", {0}, {O200K}},
+    {" tekken ", {.ignore_merges = true, .add_bos = true}, {TEKKEN}},
+    {" deepseek-v3 hunyuan-dense ", {0}, {"\\p{N}{1,3}", DEEPSEEK_V3_IDEOGRAPHS, DEEPSEEK_V3_WORDS}},
+    {" bailingmoe bailingmoe2 llada-moe ", {0}, {BAILING}},
+    {" seed-coder ", {0}, {SEED}},
+    {" bloom poro-chat gpt3-finnish ", {0}, {BLOOM}},
+    {" viking ", {0}, {BLOOM, NUMBERS}},
     {" falcon ", {0}, {PUNCTUATION, HSC__GPT2_PATTERN, "[0-9][0-9][0-9]"}},
     {" default ", {0}, {"[\\p{P}$+<=>^~|]+", HSC__GPT2_PATTERN, "\\p{N}+", "[0-9][0-9][0-9]"}},
     {" deepseek-llm ",

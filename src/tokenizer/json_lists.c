@@ -231,6 +231,35 @@ hsc_status hsc__json_read_vocab(hsc__json_reader *r, hsc__vocab *vocab, hsc_erro
     }
 }
 
+/* The digits of a number as one integer: those that 64 bits hold, with the power of ten that stands behind it. */
+static size_t read_digits(const char *text, size_t i, bool fraction, uint64_t *value, int *power)
+{
+    for (; text[i] >= '0' && text[i] <= '9'; i++) {
+        unsigned digit = (unsigned)(text[i] - '0');
+        bool fits = *value < (UINT64_MAX - 9) / 10;
+        if (fits) *value = *value * 10 + digit;
+        *power += fraction ? -(int)fits : !fits;
+    }
+    return i;
+}
+
+/* A decimal number as the peer's reader rounds it: the digits as a double, times or over a power of ten. That may be
+ * off by the last bit, which decides between cuts that cost the same. False: not so simple a number. */
+static bool parse_simply(const char *text, double *out)
+{
+    uint64_t value = 0;
+    int power = 0;
+    size_t start = text[0] == '-', i = read_digits(text, start, false, &value, &power);
+    if (i == start) return false;
+    if (text[i] == '.') i = read_digits(text, i + 1, true, &value, &power);
+    double scale = 1;
+    if (text[i] || power > 22 || power < -22) return false; /* powers up to 22 are exact */
+    for (int k = 0; k < (power < 0 ? -power : power); k++) scale *= 10;
+    double size = power < 0 ? (double)value / scale : (double)value * scale;
+    *out = start ? -size : size;
+    return true;
+}
+
 /* A number as JSON writes it. */
 static hsc_status read_score(hsc__json_reader *r, double *out, hsc_error *err)
 {
@@ -242,7 +271,7 @@ static hsc_status read_score(hsc__json_reader *r, double *out, hsc_error *err)
         n++;
     memcpy(number, r->text + r->at, n);
     number[n] = '\0';
-    if (!n || !hsc__parse_double(number, out)) return fail(r, "a score expected", err);
+    if (!n || (!parse_simply(number, out) && !hsc__parse_double(number, out))) return fail(r, "a score expected", err);
     r->at += n;
     return HSC_OK;
 }

@@ -1,6 +1,6 @@
 /*
  * The tokenizer in a GGUF file's metadata: tokenizer.ggml.model "gpt2" is byte-level BPE with merges, "llama" is
- * SentencePiece's BPE with scores, "bert" is WordPiece. Texts stay in the mapping.
+ * SentencePiece's BPE with scores, "t5" is Unigram, "bert" is WordPiece. Texts stay in the mapping.
  */
 #include "tokenizer/byte_level.h"
 #include "tokenizer/gguf_pre.h"
@@ -46,9 +46,9 @@ static hsc_status load_token(hsc_tokenizer *t, hsc_token id, hsc__bytes text, in
  * and "to". Here they get BERT's spelling back; what stands in brackets kept it. */
 static hsc_status restore_spelling(hsc_tokenizer *t, hsc__bytes *text, hsc_error *err)
 {
-    static const char mark[3] = "\xe2\x96\x81";
-    if (text->n >= sizeof mark && memcmp(text->data, mark, sizeof mark) == 0) {
-        *text = (hsc__bytes){text->data + sizeof mark, text->n - sizeof mark};
+    static const char start[3] = "\xe2\x96\x81";
+    if (text->n >= sizeof start && memcmp(text->data, start, sizeof start) == 0) {
+        *text = (hsc__bytes){text->data + sizeof start, text->n - sizeof start};
         return HSC_OK;
     }
     if (text->n && text->data[0] == '[' && text->data[text->n - 1] == ']') return HSC_OK;
@@ -106,8 +106,8 @@ static hsc_status get_id(const hsc_tokenizer *t, const hsc__gguf *gguf, const ch
     return HSC_OK;
 }
 
-/* BOS and EOS where the file (or the kind of tokenizer) asks for them. */
-static hsc_status load_template(hsc_tokenizer *t, const hsc__gguf *gguf, bool add_bos, const hsc_token *fallback,
+/* BOS and EOS where the file (or the kind of tokenizer: `usual`) asks for them. */
+static hsc_status load_template(hsc_tokenizer *t, const hsc__gguf *gguf, const bool *usual, const hsc_token *fallback,
                                 hsc_error *err)
 {
     bool adds[2];
@@ -116,7 +116,7 @@ static hsc_status load_template(hsc_tokenizer *t, const hsc__gguf *gguf, bool ad
     static const char *const add_keys[2] = {KEY("add_bos_token"), KEY("add_eos_token")};
     for (int i = 0; i < 2; i++) {
         HSC_TRY(get_id(t, gguf, keys[i], fallback[i], &ids[i], err));
-        HSC_TRY(hsc__gguf_get_bool(gguf, add_keys[i], i == 0 && add_bos, &adds[i], err));
+        HSC_TRY(hsc__gguf_get_bool(gguf, add_keys[i], usual[i], &adds[i], err));
         HSC_FAIL_IF(adds[i] && ids[i] < 0 && hsc__gguf_has(gguf, add_keys[i]), HSC_EFORMAT,
                     "%s is true and %s is missing", add_keys[i], keys[i]);
         if (ids[i] < 0) adds[i] = false;
@@ -160,47 +160,100 @@ static hsc_status load_gpt2(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *
         size_t n = (size_t)hsc__byte_spell((unsigned char)b, text);
         t->bpe.byte_id[b] = hsc__vocab_find(&t->vocab, text, n);
     }
-    HSC_TRY(load_template(t, gguf, rules.add_bos, (const hsc_token[2]){-1, -1}, err));
+    HSC_TRY(load_template(t, gguf, (const bool[2]){rules.add_bos, false}, (const hsc_token[2]){-1, -1}, err));
     return hsc__byte_level_decode(&t->vocab, &t->arena, err);
 }
 
-static hsc_status load_scores(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+static const hsc__bytes blank = {" ", 1}, mark = {"\xe2\x96\x81", 3};
+
+static hsc_status load_scores(const hsc_tokenizer *t, const hsc__gguf *gguf, const float **scores, hsc_error *err)
 {
     size_t n;
-    HSC_TRY(hsc__gguf_get_floats(gguf, KEY("scores"), &t->bpe.scores, &n, err));
+    HSC_TRY(hsc__gguf_get_floats(gguf, KEY("scores"), scores, &n, err));
     HSC_FAIL_IF(n != t->vocab.n, HSC_EFORMAT, KEY("scores") " has %zu entries, " KEY("tokens") " %zu", n, t->vocab.n);
     for (size_t i = 0; i < n; i++)
-        HSC_FAIL_IF(t->bpe.scores[i] != t->bpe.scores[i], HSC_EFORMAT, KEY("scores") "[%zu] is not a number", i);
+        HSC_FAIL_IF((*scores)[i] != (*scores)[i], HSC_EFORMAT, KEY("scores") "[%zu] is not a number", i);
     return HSC_OK;
 }
 
-static hsc_status load_sentencepiece(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+/* SentencePiece's compiled map, an array of bytes. */
+static hsc_status load_charsmap(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
 {
-    static const hsc__bytes blank = {" ", 1}, mark = {"\xe2\x96\x81", 3};
-    bool prefix, squeezes;
+    const int32_t *values;
+    size_t n;
+    HSC_TRY(hsc__gguf_get_ints(gguf, KEY("precompiled_charsmap"), &values, &n, err));
+    if (n == 0) return HSC_OK;
+    char *bytes = hsc__arena_alloc(&t->arena, n);
+    if (!bytes) return hsc__fail_memory(err, n, "the charsmap");
+    for (size_t i = 0; i < n; i++) {
+        HSC_FAIL_IF(values[i] < -128 || values[i] > 255, HSC_EFORMAT, KEY("precompiled_charsmap") "[%zu] is no byte",
+                    i);
+        bytes[i] = (char)values[i];
+    }
+    HSC_TRY(hsc__charsmap_open(&t->charsmap, (hsc__bytes){bytes, n}, err));
+    hsc__normalize_op op = {.kind = HSC__CHARSMAP_LONGEST, .charsmap = &t->charsmap};
+    return hsc__normalizer_add(&t->normalizer, op, err);
+}
+
+/* SentencePiece's order: the map, extra blanks, the prefix, then blanks get their mark. */
+static hsc_status load_sentencepiece_normalizer(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+{
+    bool prefix, trims;
     HSC_TRY(hsc__gguf_get_bool(gguf, KEY("add_space_prefix"), true, &prefix, err));
-    HSC_TRY(hsc__gguf_get_bool(gguf, KEY("remove_extra_whitespaces"), false, &squeezes, err));
-    HSC_FAIL_IF(squeezes, HSC_EUNSUPPORTED, KEY("remove_extra_whitespaces") " is not supported");
-    HSC_FAIL_IF(hsc__gguf_has(gguf, KEY("precompiled_charsmap")), HSC_EUNSUPPORTED,
-                KEY("precompiled_charsmap") " is not supported");
+    HSC_TRY(hsc__gguf_get_bool(gguf, KEY("remove_extra_whitespaces"), false, &trims, err));
+    HSC_TRY(load_charsmap(t, gguf, err));
+    if (trims) HSC_TRY(hsc__normalizer_add(&t->normalizer, (hsc__normalize_op){.kind = HSC__TRIM}, err));
     if (prefix) {
         HSC_TRY(hsc__normalizer_add(&t->normalizer, (hsc__normalize_op){.kind = HSC__PREPEND, .text = blank}, err));
         t->strip = (hsc__strip){' ', 1};
     }
     hsc__normalize_op escape = {.kind = HSC__REPLACE, .text = blank, .with = mark};
-    HSC_TRY(hsc__normalizer_add(&t->normalizer, escape, err));
-    HSC_TRY(load_tokens(t, gguf, err));
-    HSC_TRY(load_scores(t, gguf, err));
-    HSC_TRY(get_id(t, gguf, KEY("unknown_token_id"), 0, &t->bpe.unk, err));
-    HSC_TRY(load_template(t, gguf, true, (const hsc_token[2]){1, 2}, err));
-    t->bpe.byte_fallback = true;
+    return hsc__normalizer_add(&t->normalizer, escape, err);
+}
+
+/* Byte pieces for the model to fall back to, and what every piece stands for. */
+static hsc_status finish_sentencepiece(hsc_tokenizer *t, hsc_token *byte_id, hsc_error *err)
+{
     for (size_t i = 0; i < t->vocab.n; i++) {
         int b = t->vocab.kind[i] == HSC__TOKEN_BYTE ? hsc__byte_piece(t->vocab.text[i]) : -1;
-        if (b >= 0) t->bpe.byte_id[b] = (hsc_token)i;
+        if (b >= 0) byte_id[b] = (hsc_token)i;
     }
     HSC_TRY(hsc__decode_byte_pieces(t, err));
     hsc__normalizer unescape = {.op = {{.kind = HSC__REPLACE, .text = mark, .with = blank}}, .n_ops = 1};
     return hsc__decode_pieces(t, &unescape, err);
+}
+
+static hsc_status load_sentencepiece(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+{
+    HSC_TRY(load_sentencepiece_normalizer(t, gguf, err));
+    HSC_TRY(load_tokens(t, gguf, err));
+    HSC_TRY(load_scores(t, gguf, &t->bpe.scores, err));
+    HSC_TRY(get_id(t, gguf, KEY("unknown_token_id"), 0, &t->bpe.unk, err));
+    HSC_TRY(load_template(t, gguf, (const bool[2]){true, false}, (const hsc_token[2]){1, 2}, err));
+    t->bpe.byte_fallback = true;
+    return finish_sentencepiece(t, t->bpe.byte_id, err);
+}
+
+static bool is_text(uint8_t kind)
+{
+    return kind == HSC__TOKEN_NORMAL || kind == HSC__TOKEN_ADDED || kind == HSC__TOKEN_UNUSED;
+}
+
+/* T5's kind: Unigram. */
+static hsc_status load_unigram(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
+{
+    const float *scores = NULL;
+    t->kind = HSC__UNIGRAM;
+    HSC_TRY(load_sentencepiece_normalizer(t, gguf, err));
+    HSC_TRY(load_tokens(t, gguf, err));
+    HSC_TRY(load_scores(t, gguf, &scores, err));
+    for (size_t i = 0; i < t->vocab.n; i++)
+        HSC_TRY(hsc__unigram_set_score(&t->unigram, (hsc_token)i, (double)scores[i], err));
+    HSC_TRY(get_id(t, gguf, KEY("unknown_token_id"), 2, &t->unigram.unk, err));
+    HSC_TRY(load_template(t, gguf, (const bool[2]){false, true}, (const hsc_token[2]){-1, 1}, err));
+    HSC_TRY(finish_sentencepiece(t, t->unigram.byte_id, err));
+    for (int b = 0; b < 256; b++) t->unigram.byte_fallback |= t->unigram.byte_id[b] >= 0;
+    return hsc__unigram_finish(&t->unigram, &t->vocab, is_text, err);
 }
 
 /* Whether a token has a capital of ASCII; those in brackets do not count. */
@@ -242,6 +295,7 @@ static hsc_status load(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
                 "has no tokenizer: " KEY("model") " is %s", model ? model : "missing");
     if (strcmp(model, "gpt2") == 0) HSC_TRY(load_gpt2(t, gguf, err));
     else if (strcmp(model, "llama") == 0) HSC_TRY(load_sentencepiece(t, gguf, err));
+    else if (strcmp(model, "t5") == 0) HSC_TRY(load_unigram(t, gguf, err));
     else if (strcmp(model, "bert") == 0) HSC_TRY(load_bert(t, gguf, err));
     else return hsc__fail(err, HSC_EUNSUPPORTED, 0, KEY("model") " \"%s\" is not supported", model);
     return hsc__tokenizer_finish(t, err);

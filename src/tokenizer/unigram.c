@@ -26,14 +26,16 @@ hsc_status hsc__unigram_finish(hsc__unigram *model, const hsc__vocab *vocab, boo
                                hsc_error *err)
 {
     double lowest = 0;
-    for (size_t i = 0; i < model->n; i++)
-        if (i == 0 || model->scores[i] < lowest) lowest = model->scores[i];
-    model->unk_score = lowest - UNK_PENALTY;
+    bool any = false;
     for (size_t i = 0; i < model->n && i < vocab->n; i++) {
         bool counts = vocab->kind[i] != HSC__TOKEN_NONE && (!usable || usable(vocab->kind[i]));
         hsc__bytes text = vocab->text[i];
-        if (counts) HSC_TRY(hsc__trie_add(&model->trie, text.data, text.n, (hsc_token)i, err));
+        if (!counts) continue;
+        if (!any || model->scores[i] < lowest) lowest = model->scores[i];
+        any = true;
+        HSC_TRY(hsc__trie_add(&model->trie, text.data, text.n, (hsc_token)i, err));
     }
+    model->unk_score = lowest - UNK_PENALTY;
     return HSC_OK;
 }
 

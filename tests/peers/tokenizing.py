@@ -120,7 +120,8 @@ def compare(name, ours, theirs, texts, add=False, parse=False, lossless=True):
             wrong += 1
             if wrong <= 3:
                 print(f"  {name}: {text!r}\n    right {want}\n    ours  {got}{'' if back else ' (bytes differ)'}")
-    print(f"{name:46} {len(texts):7} texts {wrong:6} wrong")
+    if name:
+        print(f"{name:46} {len(texts):7} texts {wrong:6} wrong")
     return wrong
 
 
