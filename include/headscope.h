@@ -235,6 +235,7 @@ typedef struct hsc_config {
     int has_pos_embed; /* non-zero: learned positions are added to the embedding (the site pos_embed exists) */
     int is_rotary;     /* non-zero: queries and keys are rotated (the sites rot_q and rot_k exist) */
     int is_gated;      /* non-zero: the feed-forward has a gate (the site mlp_up exists) */
+    int n_segments;    /* segments that tokens may belong to (the site token_type_embed exists); 0: none */
 } hsc_config;
 
 /* A tensor of a file has at most this many dimensions; one with more is refused. */
@@ -299,6 +300,7 @@ HSC_API const char *hsc_model_warning(const hsc_model *model, size_t index);
  */
 #define HSC_SITE_LIST(X)                                                                                               \
     X(HSC_EMBED, "embed", 0, "[n_pos][d_model]", "token embedding")                                                    \
+    X(HSC_TOKEN_TYPE_EMBED, "token_type_embed", 0, "[n_pos][d_model]", "embedding of the token's segment")             \
     X(HSC_POS_EMBED, "pos_embed", 0, "[n_pos][d_model]", "learned position embedding")                                 \
     X(HSC_RESID_PRE, "resid_pre", 1, "[n_pos][d_model]", "residual stream before the block")                           \
     X(HSC_LN1, "ln1", 1, "[n_pos][d_model]", "attention's norm, after gain and bias")                                  \
@@ -320,7 +322,10 @@ HSC_API const char *hsc_model_warning(const hsc_model *model, size_t index);
     X(HSC_MLP_OUT, "mlp_out", 1, "[n_pos][d_model]", "feed-forward's output as it is added to the residual")           \
     X(HSC_RESID_POST, "resid_post", 1, "[n_pos][d_model]", "residual stream after the block")                          \
     X(HSC_LN_FINAL, "ln_final", 0, "[n_pos][d_model]", "last norm, after gain and bias")                               \
-    X(HSC_LOGITS, "logits", 0, "[n_pos][d_vocab]", "scores of the next token")
+    X(HSC_POOLED, "pooled", 0, "[n_pos][d_model]",                                                                     \
+      "tanh of the pooler's product with ln_final; row 0 is the one used")                                             \
+    X(HSC_LN_HEAD, "ln_head", 0, "[n_pos][d_model]", "what the output matrix reads where a head transforms ln_final")  \
+    X(HSC_LOGITS, "logits", 0, "[n_pos][d_vocab]", "scores of the next token, or of the masked one")
 
 typedef enum {
 #define HSC_SITE_ENUM(id, name, per_layer, shape, meaning) id,
@@ -367,7 +372,8 @@ typedef struct hsc_session hsc_session;
 
 /* A mask of one's own, on top of the model's. Zeros: none. */
 typedef struct hsc_mask {
-    int window; /* a query sees the keys above its position - window; 0: the model's own window, if any */
+    int window; /* a query sees the keys above its position - window, and where it sees later ones at all, those below
+                   its position + window; 0: the model's own window, if any */
     int sinks;  /* with a window: the first `sinks` keys stay visible */
     /* Block-sparse attention: query q sees key k only where allowed[q / block * n_blocks + k / block] is not 0.
      * [n_blocks][n_blocks], copied by hsc_session_new; NULL: every block. */
@@ -437,15 +443,17 @@ typedef struct hsc_batch {
     int n_tokens;
     const int *seq_lengths; /* [n_seqs], summing to n_tokens; NULL: one sequence */
     int n_seqs;             /* 0 or 1 with seq_lengths NULL */
-    hsc_logits_rows logits; /* which rows go through the output matrix */
+    hsc_logits_rows logits; /* which rows go through the output matrix; none where the model has none */
     /* Not NULL: the pass begins at layer `first_layer` with this as its resid_pre, [n_tokens][d_model]; n_layers means
      * at the final norm. The layers before run for nothing and keep nothing of these tokens: the sequence may then only
      * be cut back, or go on from the same layer. */
     const float *resid;
     int first_layer;
+    const int32_t *segments; /* [n_tokens] the segment of each token, below hsc_config.n_segments; NULL: all 0 */
 } hsc_batch;
 
-/* Runs the model and appends to the cache. On any failure the cache is as it was before the call; only where a sliding
+/* Runs the model and appends to the cache. A model whose tokens see later ones keeps nothing: each pass is of whole
+ * sequences, and lengths stay 0. On any failure the cache is as it was before the call; only where a sliding
  * window's pass had overwritten keys that the sequence would need to go on, the sequence is empty.
  * HSC_EINVAL: an id outside the vocabulary, a sequence past the context, more tokens than the cache has room for (the
  * message has the limit and the length). HSC_ENOMEM: records do not fit. HSC_ECANCELED: an observer said stop. */

@@ -100,10 +100,10 @@ static hsc_status add_up(const hsc_model *model, sums *s, hsc_error *err)
     return HSC_OK;
 }
 
-/* Keys and values of every layer in float32. */
+/* Keys and values of every layer in float32; of one in a model that keeps none from pass to pass. */
 static uint64_t cache_bytes(const hsc_config *c)
 {
-    return 2U * sizeof(float) * (uint64_t)c->n_layers * (uint64_t)c->n_kv_heads * (uint64_t)c->d_head;
+    return 2U * sizeof(float) * (uint64_t)(c->causal ? c->n_layers : 1) * (uint64_t)c->n_kv_heads * (uint64_t)c->d_head;
 }
 
 /* ---------------------------------------------------------------------------------------------------- forecast ---- */

@@ -9,7 +9,7 @@
 
 typedef struct values {
     const char *model, *text, *file, *sites, *output;
-    hsc__ids ids;
+    hsc__ids ids, segments;
     hsc__layers layers;
     hsc__pass_options pass;
     int threads;
@@ -27,6 +27,8 @@ static const hsc__option options[] = {
      "A text a line, - for standard input; several lines run as packed sequences that do not see each other."},
     {"ids", 0, HSC__OPT_IDS, "IDS", offsetof(values, ids), 0, 0,
      "Token ids such as 1,2,3; the model needs no tokenizer."},
+    {"segments", 0, HSC__OPT_IDS, "SEGMENTS", offsetof(values, segments), 0, 0,
+     "With --ids: the segment of each, such as 0,0,1, for models like BERT. Default: all 0."},
     HSC__OPTION_HEADING("What to save, and where"),
     {"sites", 's', HSC__OPT_TEXT, "SITES", offsetof(values, sites), 0, 0,
      "A comma list such as pattern,resid_post,logits; 'help' lists them with shapes and meanings."},
@@ -146,6 +148,8 @@ static int check(job *j)
     if (result != HSC__CLI_GO_ON) return result;
     if (v->top_k && !v->stats) return hsc__cli_misuse(&command, "--top-k says how many keys --stats keeps");
     if (n_inputs != 1) return hsc__cli_misuse(&command, "exactly one of --text, --file and --ids is needed");
+    if (v->segments.ids && v->segments.n != v->ids.n)
+        return hsc__cli_misuse(&command, "--segments needs --ids and as many numbers");
     if (!v->output) return hsc__cli_misuse(&command, "no output: -o FILE.safetensors or -o FILE.npz");
     if (!hsc__cli_ends_with(v->output, ".safetensors") && !hsc__cli_ends_with(v->output, ".npz"))
         return hsc__cli_misuse(&command, "-o %s: the name must end in .safetensors or .npz", v->output);
@@ -248,6 +252,7 @@ static hsc_status pass(job *j, hsc_error *err)
                        .n_tokens = (int)j->n_tokens,
                        .seq_lengths = j->lengths,
                        .n_seqs = (int)j->n_seqs,
+                       .segments = j->v->segments.ids,
                        .logits = j->wanted[HSC_LOGITS] ? HSC_LOGITS_ALL : HSC_LOGITS_NONE};
     hsc__progress progress = {0};
     HSC_TRY(hsc__progress_watch(&progress, j->session, j->n_tokens, err));
@@ -405,5 +410,6 @@ int hsc__cli_run(int argc, char **argv)
     }
     free_job(&j);
     hsc__free(v.ids.ids);
+    hsc__free(v.segments.ids);
     return result;
 }

@@ -28,9 +28,11 @@ size_t hsc__cache_bytes(const hsc__desc *desc, hsc_dtype dtype, int max_seqs, in
                         bool ring)
 {
     size_t total = 0;
+    ring &= desc->config.causal != 0;
     for (int i = 0; i < desc->config.n_layers; i++) {
         int cells = cells_of(&desc->layers[i], max_tokens, max_rows, window, ring);
         total += hsc__kv_head_bytes(dtype, desc->config.d_head, cells);
+        if (!desc->config.causal) break; /* the layers share one */
     }
     return 2 * total * (size_t)desc->config.n_kv_heads * (size_t)max_seqs;
 }
@@ -39,8 +41,18 @@ hsc_status hsc__cache_init(hsc__cache *c, const hsc__desc *desc, hsc_dtype dtype
                            int max_rows, int window, bool ring, hsc_error *err)
 {
     const hsc_config *config = &desc->config;
-    *c = (hsc__cache){
-        hsc__kernels_get(), dtype, config->n_layers, config->n_kv_heads, config->d_head, max_seqs, false, NULL, NULL};
+    ring &= config->causal != 0; /* else a sequence needs all its keys at once */
+    *c = (hsc__cache){hsc__kernels_get(),
+                      dtype,
+                      config->n_layers,
+                      config->n_kv_heads,
+                      config->d_head,
+                      max_seqs,
+                      false,
+                      false,
+                      NULL,
+                      NULL};
+    c->shared = !config->causal;
     HSC_FAIL_IF(
         !hsc__kv_can_store(dtype, config->d_head), HSC_EINVAL,
         "a cache of type %s is not possible with heads of %d values (F32, F16 and BF16 are; Q8_0 needs multiples "
@@ -55,6 +67,10 @@ hsc_status hsc__cache_init(hsc__cache *c, const hsc__desc *desc, hsc_dtype dtype
         l->n_cells = cells_of(&desc->layers[i], max_tokens, max_rows, window, ring);
         c->has_ring |= l->n_cells < max_tokens;
         l->seq_bytes = hsc__kv_head_bytes(dtype, c->d_head, l->n_cells) * (size_t)c->n_kv_heads;
+        if (c->shared && i > 0) {
+            *l = c->layers[0];
+            continue;
+        }
         l->k = hsc__calloc((size_t)max_seqs, l->seq_bytes);
         l->v = hsc__calloc((size_t)max_seqs, l->seq_bytes);
         if (!l->k || !l->v)
@@ -66,7 +82,7 @@ hsc_status hsc__cache_init(hsc__cache *c, const hsc__desc *desc, hsc_dtype dtype
 
 void hsc__cache_free(hsc__cache *c)
 {
-    for (int i = 0; c->layers && i < c->n_layers; i++) {
+    for (int i = 0; c->layers && i < (c->shared ? 1 : c->n_layers); i++) {
         hsc__free(c->layers[i].k);
         hsc__free(c->layers[i].v);
     }

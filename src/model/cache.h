@@ -23,6 +23,7 @@ typedef struct hsc__cache {
     hsc_dtype dtype;
     int n_layers, n_kv_heads, d_head, max_seqs;
     bool has_ring;
+    bool shared;              /* one memory for all layers: no pass continues another when tokens see later ones */
     hsc__cache_layer *layers; /* [n_layers] */
     hsc__cache_seq *seqs;     /* [max_seqs] */
 } hsc__cache;

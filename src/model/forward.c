@@ -2,8 +2,9 @@
  * One forward pass for every architecture description. It reads like the block's formula:
  *     x = resid + W_O attention(ln1(resid))
  *     resid = x + W_out act(W_in ln2(x))            (gated: act(W_in y) * (W_up y))
- * Each step writes where the next reads; a watched site is shown between two steps, and what is fused when nobody
- * watches rounds the same way as what is not.
+ * with the norms after the sums, both branches from the same residual, or norms of the branches, where the description
+ * says so. Each step writes where the next reads; a watched site is shown between two steps, and what is fused when
+ * nobody watches rounds the same way as what is not.
  */
 #include "base/parallel.h"
 #include "model/session.h"
@@ -16,38 +17,32 @@
             HSC_TRY(hsc__watch_rows(s, site, layer, data, row_size, (size_t)(row_size), err));                         \
     } while (0)
 
-/* ------------------------------------------------------------- row-wise steps: the layers of nn, on a chunk ---- */
+/* ----------------------------------------------------------------------------------------- row-wise steps ---- */
 
-static void norm_rows(const hsc_session *s, const hsc__norm *norm, const float *in, int n_rows, float *out)
+/* y = norm(x) over rows of n values; without a norm y = x. */
+static void norm_rows(const hsc_session *s, const hsc__norm *norm, int n, const float *x, int n_rows, float *y)
 {
     const hsc__desc *d = s->desc;
-    hsc__nn_norm layer = {d->norm_kind, norm->gain, norm->bias, d->norm_eps, d->config.d_model};
-    hsc__nn_norm_rows(&s->exec, &layer, in, n_rows, out);
-}
-
-static void add_rows(const hsc_session *s, const float *branch)
-{
-    hsc__nn_add_rows(&s->exec, s->resid, branch, s->n_rows, s->desc->config.d_model, s->resid);
-}
-
-static void turn_heads(const hsc_session *s, const hsc__nn_turn *turn, int n_heads, float *x)
-{
-    hsc__nn_turn_rows(&s->exec, turn, s->positions, s->n_rows, n_heads, s->desc->config.d_head, x);
+    hsc__nn_norm rows = {d->norm_kind, norm->gain, norm->bias, d->norm_eps, n};
+    if (norm->present) hsc__nn_norm_rows(&s->exec, &rows, x, n_rows, y);
+    else if (y != x) memcpy(y, x, (size_t)n_rows * (size_t)n * sizeof *y);
 }
 
 typedef struct {
-    int n_heads, d_head;
-    float *x; /* [n_rows][n_heads][d_head] */
-} head_rows;
+    const hsc_session *s;
+    float *x;
+    int n, n_heads;
+    float scale, cap;
+} row_job;
 
 /* GGUF's llama keeps pair (2i, 2i+1) where the field has (i, i + half): puts the field's order back, head by head. */
 static void deinterleave_row(void *context, size_t row, int worker)
 {
     (void)worker;
-    const head_rows *rows = context;
-    int d = rows->d_head;
-    float *x = rows->x + row * (size_t)rows->n_heads * (size_t)d, head[HSC__MAX_D_HEAD];
-    for (int h = 0; h < rows->n_heads; h++, x += d) {
+    const row_job *job = context;
+    int d = job->n;
+    float *x = job->x + row * (size_t)job->n_heads * (size_t)d, head[HSC__MAX_D_HEAD];
+    for (int h = 0; h < job->n_heads; h++, x += d) {
         memcpy(head, x, (size_t)d * sizeof *x);
         for (int i = 0; i < d / 2; i++) {
             x[i] = head[2 * i];
@@ -56,10 +51,24 @@ static void deinterleave_row(void *context, size_t row, int worker)
     }
 }
 
-static void deinterleave(const hsc_session *s, int n_heads, float *x)
+static void deinterleave(const hsc_session *s, float *x, int n_heads)
 {
-    head_rows rows = {n_heads, s->desc->config.d_head, x};
-    hsc__parallel_for(s->exec.n_threads, (size_t)s->n_rows, deinterleave_row, &rows);
+    row_job job = {.s = s, .x = x, .n = s->desc->config.d_head, .n_heads = n_heads};
+    hsc__parallel_for(s->exec.n_threads, (size_t)s->n_rows, deinterleave_row, &job);
+}
+
+static void scale_row(void *context, size_t row, int worker)
+{
+    (void)worker;
+    const row_job *job = context;
+    job->s->exec.kernels->scale_cap(job->x + row * (size_t)job->n, job->n, job->scale, job->cap);
+}
+
+/* x = scale x, then, with a cap, cap tanh(x / cap). */
+static void scale_rows(const hsc_session *s, float *x, int n_rows, int n, float scale, float cap)
+{
+    row_job job = {.s = s, .x = x, .n = n, .scale = scale, .cap = cap};
+    hsc__parallel_for(s->exec.n_threads, (size_t)n_rows, scale_row, &job);
 }
 
 /* ----------------------------------------------------------------------------------------- the block's steps ---- */
@@ -69,13 +78,13 @@ static hsc__linear product(const hsc__weight *w, const float *x, float *y)
     return (hsc__linear){.w = w, .x = x, .x_stride = (size_t)w->n_in, .y = y, .y_stride = (size_t)w->n_out};
 }
 
-/* resid += W in. A watched branch is made by itself first; the sum is the same. */
-static hsc_status add_branch(hsc_session *s, const hsc__weight *w, const float *in, hsc_site site, int layer,
-                             hsc_error *err)
+/* resid += norm(W in). A branch that is watched or has a norm is made by itself first; the sum is the same. */
+static hsc_status add_branch(hsc_session *s, const hsc__weight *w, const hsc__norm *norm, const float *in,
+                             hsc_site site, int layer, hsc_error *err)
 {
     int d = s->desc->config.d_model;
     hsc__linear p = product(w, in, s->resid);
-    if (!hsc__watched(s, site, layer)) {
+    if (!norm->present && !hsc__watched(s, site, layer)) {
         p.residual = s->resid;
         p.residual_stride = (size_t)d;
         hsc__linear_forward(&s->exec, &p, 1, s->n_rows);
@@ -83,37 +92,63 @@ static hsc_status add_branch(hsc_session *s, const hsc__weight *w, const float *
     }
     p.y = s->branch;
     hsc__linear_forward(&s->exec, &p, 1, s->n_rows);
+    norm_rows(s, norm, d, s->branch, s->n_rows, s->branch);
     SHOW(site, layer, s->branch, d);
-    add_rows(s, s->branch);
+    hsc__nn_add_rows(&s->exec, s->resid, s->branch, s->n_rows, d, s->resid);
     return HSC_OK;
 }
 
-/* The session's table for a layer's rotary embedding; the session has made one for every layer's. */
-static hsc__nn_turn rope_turn(const hsc_session *s, const hsc__rope *rope)
+static void turn(hsc_session *s, const hsc__rope *rope, float *x, int n_heads)
 {
     const hsc__rope_table *t = s->ropes;
-    while (t->rope->inv_freq != rope->inv_freq) t++;
-    return (hsc__nn_turn){t->cosine, t->sine, rope->half, rope->interleaved};
+    while (t->rope->inv_freq != rope->inv_freq) t++; /* the session has made a table of each */
+    hsc__nn_turn angles = {t->cosine, t->sine, rope->half, rope->interleaved};
+    hsc__nn_turn_rows(&s->exec, &angles, s->positions, s->n_rows, n_heads, s->desc->config.d_head, x);
 }
 
-/* q, k and v of the chunk, rotated where the model rotates. */
-static hsc_status project(hsc_session *s, const hsc__layer *l, int layer, hsc_error *err)
+enum { HEAD_GROUP = 16 }; /* heads whose shares are multiplied in one call: a bound for the lists on the stack */
+
+/* q, k and v of matrices that lie head by head inside another: a product for each head's share. */
+static void project_by_head(hsc_session *s, const hsc__layer *l, const float *x)
+{
+    const hsc__weight *const whole[3] = {&l->w_q, &l->w_k, &l->w_v};
+    float *const y[3] = {s->q, s->k, s->v};
+    int d = l->w_q.group, n_heads = s->desc->config.n_heads;
+    for (int first = 0; first < n_heads; first += HEAD_GROUP) {
+        hsc__weight parts[3 * HEAD_GROUP];
+        hsc__linear p[3 * HEAD_GROUP];
+        int n = 0;
+        for (int h = first; h < n_heads && h < first + HEAD_GROUP; h++) {
+            for (int i = 0; i < 3; i++, n++) {
+                parts[n] = hsc__weight_group(whole[i], h);
+                p[n] = product(&parts[n], x, y[i] + (size_t)h * (size_t)d);
+                p[n].y_stride = (size_t)whole[i]->n_out;
+            }
+        }
+        hsc__linear_forward(&s->exec, p, n, s->n_rows);
+    }
+}
+
+/* q, k and v of the chunk, normed and rotated where the model does that. */
+static hsc_status project(hsc_session *s, const hsc__layer *l, int layer, const float *x, hsc_error *err)
 {
     const hsc_config *c = &s->desc->config;
     int q_size = c->n_heads * c->d_head, kv_size = c->n_kv_heads * c->d_head;
-    hsc__linear p[3] = {product(&l->w_q, s->x, s->q), product(&l->w_k, s->x, s->k), product(&l->w_v, s->x, s->v)};
-    hsc__linear_forward(&s->exec, p, 3, s->n_rows);
+    hsc__linear p[3] = {product(&l->w_q, x, s->q), product(&l->w_k, x, s->k), product(&l->w_v, x, s->v)};
+    if (l->w_q.group) project_by_head(s, l, x);
+    else hsc__linear_forward(&s->exec, p, 3, s->n_rows);
     if (s->desc->interleaved_qk) {
-        deinterleave(s, c->n_heads, s->q);
-        deinterleave(s, c->n_kv_heads, s->k);
+        deinterleave(s, s->q, c->n_heads);
+        deinterleave(s, s->k, c->n_kv_heads);
     }
     SHOW(HSC_Q, layer, s->q, q_size);
     SHOW(HSC_K, layer, s->k, kv_size);
     SHOW(HSC_V, layer, s->v, kv_size);
+    norm_rows(s, &l->q_norm, c->d_head, s->q, s->n_rows * c->n_heads, s->q);
+    norm_rows(s, &l->k_norm, c->d_head, s->k, s->n_rows * c->n_kv_heads, s->k);
     if (!l->rope.half) return HSC_OK;
-    hsc__nn_turn turn = rope_turn(s, &l->rope);
-    turn_heads(s, &turn, c->n_heads, s->q);
-    turn_heads(s, &turn, c->n_kv_heads, s->k);
+    turn(s, &l->rope, s->q, c->n_heads);
+    turn(s, &l->rope, s->k, c->n_kv_heads);
     SHOW(HSC_ROT_Q, layer, s->q, q_size);
     SHOW(HSC_ROT_K, layer, s->k, kv_size);
     return HSC_OK;
@@ -205,86 +240,179 @@ static hsc_status attend(hsc_session *s, const hsc__layer *l, int layer, hsc_err
     return HSC_OK;
 }
 
-static hsc_status feed_forward(hsc_session *s, const hsc__layer *l, int layer, hsc_error *err)
+static hsc_status feed_forward(hsc_session *s, const hsc__layer *l, int layer, const float *x, hsc_error *err)
 {
     int m = s->desc->config.d_mlp;
     bool gated = l->w_up.data != NULL;
-    hsc__linear p[2] = {product(&l->w_in, s->x, s->pre)};
-    if (gated) p[1] = product(&l->w_up, s->x, s->up);
+    hsc__linear p[2] = {product(&l->w_in, x, s->pre)};
+    if (gated) p[1] = product(&l->w_up, x, s->up);
     hsc__linear_forward(&s->exec, p, gated ? 2 : 1, s->n_rows);
     SHOW(HSC_MLP_PRE, layer, s->pre, m);
     if (gated) SHOW(HSC_MLP_UP, layer, s->up, m);
     hsc__nn_act_rows(&s->exec, s->desc->act, s->pre, gated ? s->up : NULL, s->n_rows, m, s->pre);
     SHOW(HSC_MLP_POST, layer, s->pre, m);
-    return add_branch(s, &l->w_out, s->pre, HSC_MLP_OUT, layer, err);
+    return add_branch(s, &l->w_out, &l->ln2_post, s->pre, HSC_MLP_OUT, layer, err);
+}
+
+/* y = norm(resid), shown at its site; y may be resid. */
+static hsc_status show_norm(hsc_session *s, const hsc__norm *norm, float *y, hsc_site site, int layer, hsc_error *err)
+{
+    int d = s->desc->config.d_model;
+    norm_rows(s, norm, d, s->resid, s->n_rows, y);
+    SHOW(site, layer, y, d);
+    return HSC_OK;
+}
+
+static hsc_status add_attention(hsc_session *s, const hsc__layer *l, int layer, hsc_error *err)
+{
+    return add_branch(s, &l->w_o, &l->ln1_post, s->z, HSC_ATTN_OUT, layer, err);
+}
+
+/* Norms before the branches. In parallel the feed-forward's input is taken before attention is added, so that there is
+ * no resid_mid. */
+static hsc_status run_pre_norm(hsc_session *s, const hsc__layer *l, int layer, hsc_error *err)
+{
+    bool parallel = s->desc->parallel;
+    HSC_TRY(show_norm(s, &l->ln1, s->x, HSC_LN1, layer, err));
+    HSC_TRY(project(s, l, layer, s->x, err));
+    HSC_TRY(attend(s, l, layer, err));
+    if (parallel) HSC_TRY(show_norm(s, &l->ln2, s->x, HSC_LN2, layer, err));
+    HSC_TRY(add_attention(s, l, layer, err));
+    if (!parallel) {
+        SHOW(HSC_RESID_MID, layer, s->resid, s->desc->config.d_model);
+        HSC_TRY(show_norm(s, &l->ln2, s->x, HSC_LN2, layer, err));
+    }
+    HSC_TRY(feed_forward(s, l, layer, s->x, err));
+    SHOW(HSC_RESID_POST, layer, s->resid, s->desc->config.d_model);
+    return HSC_OK;
+}
+
+/* Norms after the sums (Vaswani et al. 2017): ln1 is what the feed-forward reads and adds to, ln2 the next block's
+ * resid_pre. */
+static hsc_status run_post_norm(hsc_session *s, const hsc__layer *l, int layer, hsc_error *err)
+{
+    HSC_TRY(project(s, l, layer, s->resid, err));
+    HSC_TRY(attend(s, l, layer, err));
+    HSC_TRY(add_attention(s, l, layer, err));
+    SHOW(HSC_RESID_MID, layer, s->resid, s->desc->config.d_model);
+    HSC_TRY(show_norm(s, &l->ln1, s->resid, HSC_LN1, layer, err));
+    HSC_TRY(feed_forward(s, l, layer, s->resid, err));
+    SHOW(HSC_RESID_POST, layer, s->resid, s->desc->config.d_model);
+    return show_norm(s, &l->ln2, s->resid, HSC_LN2, layer, err);
 }
 
 static hsc_status run_layer(hsc_session *s, int layer, hsc_error *err)
 {
     const hsc__layer *l = &s->desc->layers[layer];
+    SHOW(HSC_RESID_PRE, layer, s->resid, s->desc->config.d_model);
+    return (s->desc->post_norm ? run_post_norm : run_pre_norm)(s, l, layer, err);
+}
+
+/* resid += the rows of a table that the chunk's tokens have by their position or type. */
+static hsc_status add_table(hsc_session *s, const hsc__weight *table, const int32_t *rows, hsc_site site,
+                            hsc_error *err)
+{
     int d = s->desc->config.d_model;
-    SHOW(HSC_RESID_PRE, layer, s->resid, d);
-    norm_rows(s, &l->ln1, s->resid, s->n_rows, s->x);
-    SHOW(HSC_LN1, layer, s->x, d);
-    HSC_TRY(project(s, l, layer, err));
-    HSC_TRY(attend(s, l, layer, err));
-    HSC_TRY(add_branch(s, &l->w_o, s->z, HSC_ATTN_OUT, layer, err));
-    SHOW(HSC_RESID_MID, layer, s->resid, d);
-    norm_rows(s, &l->ln2, s->resid, s->n_rows, s->x);
-    SHOW(HSC_LN2, layer, s->x, d);
-    HSC_TRY(feed_forward(s, l, layer, err));
-    SHOW(HSC_RESID_POST, layer, s->resid, d);
+    if (!table->data) return HSC_OK;
+    hsc__nn_table_rows(&s->exec, table, rows, s->n_rows, s->branch);
+    SHOW(site, 0, s->branch, d);
+    hsc__nn_add_rows(&s->exec, s->resid, s->branch, s->n_rows, d, s->resid);
     return HSC_OK;
 }
 
 static hsc_status embed(hsc_session *s, const hsc_token *ids, hsc_error *err)
 {
-    int d = s->desc->config.d_model;
-    hsc__nn_table_rows(&s->exec, &s->desc->embed, ids, s->n_rows, s->resid);
+    const hsc__desc *desc = s->desc;
+    int d = desc->config.d_model;
+    float *rows = desc->w_embed.data ? s->x : s->resid;
+    hsc__nn_table_rows(&s->exec, &desc->embed, ids, s->n_rows, rows);
+    if (desc->w_embed.data) {
+        hsc__linear p = product(&desc->w_embed, rows, s->resid);
+        hsc__linear_forward(&s->exec, &p, 1, s->n_rows);
+    }
+    if (desc->embed_scale != 0) scale_rows(s, s->resid, s->n_rows, d, desc->embed_scale, 0);
     SHOW(HSC_EMBED, 0, s->resid, d);
-    if (s->desc->pos_kind != HSC__POS_LEARNED) return HSC_OK;
-    hsc__nn_table_rows(&s->exec, &s->desc->pos_embed, s->positions, s->n_rows, s->branch);
-    SHOW(HSC_POS_EMBED, 0, s->branch, d);
-    add_rows(s, s->branch);
+    HSC_TRY(add_table(s, &desc->segment_embed, s->segments, HSC_TOKEN_TYPE_EMBED, err));
+    HSC_TRY(add_table(s, &desc->pos_embed, s->positions, HSC_POS_EMBED, err));
+    norm_rows(s, &desc->ln_embed, d, s->resid, s->n_rows, s->resid);
     return HSC_OK;
 }
 
-/* Puts the final norm of the rows whose logits are wanted one after the other into s->branch; returns how many. Row
- * `first` of the logits belongs to the first of them. */
-static int gather_logit_rows(hsc_session *s, bool normed, int *first)
+/* Copies the rows [d] of x whose logits are wanted one after the other into y; returns how many. Row `first` of the
+ * logits belongs to the first of them. */
+static int gather_last_rows(const hsc_session *s, const float *x, size_t d, float *y, int *first)
 {
-    size_t d = (size_t)s->desc->config.d_model;
     int n = 0;
     *first = -1;
     for (int i = 0; i < s->n_pieces; i++) {
         const hsc__piece *p = &s->pieces[i];
         if (p->batch_query + p->n_rows < s->seqs[p->seq].n_query) continue; /* the sequence goes on in the next chunk */
-        size_t row = (size_t)(p->row + p->n_rows - 1);
         if (*first < 0) *first = p->seq;
-        if (normed) memcpy(s->branch + (size_t)n * d, s->x + row * d, d * sizeof(float));
-        else norm_rows(s, &s->desc->ln_final, s->resid + row * d, 1, s->branch + (size_t)n * d);
-        n++;
+        memcpy(y + (size_t)n++ * d, x + (size_t)(p->row + p->n_rows - 1) * d, d * sizeof *y);
     }
     return n;
 }
 
-/* Final norm and output matrix, for the rows that somebody asked for. */
+/* What stands between the final norm and the output matrix: other = ln_head(act(W in)). */
+static void run_head(hsc_session *s, const float *in, int n_rows, float *other)
+{
+    const hsc__desc *desc = s->desc;
+    int d = desc->w_head.n_out;
+    hsc__linear p = product(&desc->w_head, in, other);
+    hsc__linear_forward(&s->exec, &p, 1, n_rows);
+    hsc__nn_act_rows(&s->exec, desc->head_act, other, NULL, n_rows, d, other);
+    norm_rows(s, &desc->ln_head, d, other, n_rows, other);
+}
+
+/* The pooler of every row of x, only made when somebody looks: nothing of the pass reads it. */
+static hsc_status show_pooled(hsc_session *s, hsc_error *err)
+{
+    int d = s->desc->config.d_model;
+    if (!hsc__watched(s, HSC_POOLED, 0)) return HSC_OK;
+    hsc__linear p = product(&s->desc->pooler, s->x, s->branch);
+    hsc__linear_forward(&s->exec, &p, 1, s->n_rows);
+    hsc__nn_act_rows(&s->exec, HSC__ACT_TANH, s->branch, NULL, s->n_rows, d, s->branch);
+    SHOW(HSC_POOLED, 0, s->branch, d);
+    return HSC_OK;
+}
+
+/* Final norm, head and output matrix, for the rows that somebody asked for. */
 static hsc_status unembed(hsc_session *s, hsc_error *err)
 {
     const hsc__desc *desc = s->desc;
     int d = desc->config.d_model, v = desc->config.d_vocab, first = s->pieces[0].batch_row, n = s->n_rows;
-    bool all = s->logits_rows == HSC_LOGITS_ALL, norm_all = all || hsc__watched(s, HSC_LN_FINAL, 0);
-    if (norm_all) {
-        norm_rows(s, &desc->ln_final, s->resid, s->n_rows, s->x);
-        SHOW(HSC_LN_FINAL, 0, s->x, d);
+    bool none = s->logits_rows == HSC_LOGITS_NONE, last = s->logits_rows == HSC_LOGITS_LAST;
+    bool watched =
+        hsc__watched(s, HSC_LN_FINAL, 0) || hsc__watched(s, HSC_POOLED, 0) || hsc__watched(s, HSC_LN_HEAD, 0);
+    if (none && !watched) return HSC_OK;
+    const float *in = s->resid;
+    if (last && !watched) {
+        n = gather_last_rows(s, in, (size_t)d, s->branch, &first);
+        in = s->branch;
     }
-    if (s->logits_rows == HSC_LOGITS_NONE) return HSC_OK;
-    if (!all) n = gather_logit_rows(s, norm_all, &first);
+    if (n == 0) return HSC_OK;
+    int width = desc->w_head.data ? desc->w_head.n_out : d;
+    float *rows = s->x, *other = s->branch;
+    norm_rows(s, &desc->ln_final, d, in, n, rows);
+    SHOW(HSC_LN_FINAL, 0, rows, d);
+    HSC_TRY(show_pooled(s, err));
+    if (desc->w_head.data) {
+        run_head(s, rows, n, other);
+        rows = s->branch;
+        other = s->x;
+        SHOW(HSC_LN_HEAD, 0, rows, width);
+    }
+    if (none) return HSC_OK;
+    if (last && watched) {
+        n = gather_last_rows(s, rows, (size_t)width, other, &first);
+        rows = other;
+    }
     if (n == 0) return HSC_OK;
     float *logits = s->logits + (size_t)first * (size_t)v;
-    hsc__linear p = product(&desc->unembed, all ? s->x : s->branch, logits);
+    hsc__linear p = product(&desc->unembed, rows, logits);
     hsc__linear_forward(&s->exec, &p, 1, n);
-    if (all) SHOW(HSC_LOGITS, 0, logits, v);
+    if (desc->logit_cap > 0) scale_rows(s, logits, n, v, 1, desc->logit_cap);
+    SHOW(HSC_LOGITS, 0, logits, v);
     return HSC_OK;
 }
 

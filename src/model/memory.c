@@ -17,11 +17,25 @@ static uint64_t cache_bytes(const hsc__desc *desc, const hsc_session_options *o,
     return hsc__cache_bytes(desc, o->cache, 1, written, max_rows, o->mask.window, o->mask.sinks == 0);
 }
 
-static uint64_t activation_bytes(const hsc_config *c, const hsc_session_options *o, int n_tokens, int max_rows)
+/* Cosines and sines of every position, a table for each rotation that the layers have. */
+static uint64_t rope_floats(const hsc__desc *desc, int n_tokens)
 {
+    uint64_t pairs = 0;
+    for (int i = 0; i < desc->config.n_layers; i++) {
+        const hsc__rope *rope = &desc->layers[i].rope;
+        bool seen = false;
+        for (int j = 0; j < i; j++) seen |= desc->layers[j].rope.inv_freq == rope->inv_freq;
+        if (!seen) pairs += (uint64_t)rope->half;
+    }
+    return 2 * pairs * (uint64_t)n_tokens;
+}
+
+static uint64_t activation_bytes(const hsc__desc *desc, const hsc_session_options *o, int n_tokens, int max_rows)
+{
+    const hsc_config *c = &desc->config;
     uint64_t threads = (uint64_t)(o->n_threads ? o->n_threads : hsc__default_threads());
     uint64_t floats = hsc__arena_floats(c, max_rows) + threads * hsc__scratch_floats(c, max_rows, n_tokens);
-    if (c->is_rotary) floats += (uint64_t)n_tokens * (uint64_t)c->d_head;
+    floats += rope_floats(desc, n_tokens);
     uint64_t converted = o->compute == HSC_COMPUTE_F32 ? 0 : 2 * (uint64_t)max_rows * (uint64_t)hsc__widest_input(c);
     return floats * sizeof(float) + converted;
 }
@@ -48,7 +62,7 @@ hsc_status hsc_model_memory(const hsc_model *m, const hsc_session_options *optio
     *out = (hsc_memory){.weights = tensor_bytes(m) - m->recast.from_bytes,
                         .converted = m->recast.n_bytes,
                         .cache = cache_bytes(&m->desc, o, n_tokens, max_rows),
-                        .activations = activation_bytes(c, o, n_tokens, max_rows),
+                        .activations = activation_bytes(&m->desc, o, n_tokens, max_rows),
                         .logits = (uint64_t)c->d_vocab * sizeof(float),
                         .patterns = square * (uint64_t)c->n_heads * (uint64_t)c->n_layers * sizeof(float),
                         .stats = stats_bytes(c, n_tokens)};

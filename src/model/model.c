@@ -17,6 +17,7 @@ static hsc_status open_gguf(hsc_model *m, hsc__source *src, hsc_error *err)
     src->gguf = m->gguf;
     HSC_TRY(hsc__gguf_get_cstring(m->gguf, "general.architecture", NULL, &name, err));
     HSC_FAIL_IF(!name, HSC_EFORMAT, "%s: key general.architecture is missing", m->path);
+    src->arch = name;
     HSC_TRY(hsc__gguf_get_cstring(m->gguf, "general.name", NULL, &title, err));
     if (title && *title) m->desc.config.name = title;
     HSC_TRY(hsc__arch_find(name, m->path, &arch, err));
@@ -66,6 +67,19 @@ static hsc_status open_folder(hsc_model *m, hsc__source *src, hsc_error *err)
     return status;
 }
 
+static hsc_status open_llama2c(hsc_model *m, hsc__source *src, hsc_error *err)
+{
+    hsc__llama2c header;
+    HSC_TRY(hsc__llama2c_open(&m->folder, m->path, &header, err));
+    m->tensors = src->tensors = m->folder;
+    m->desc.config.arch = "llama";
+    m->no_tokenizer = true;
+    src->used = hsc__arena_alloc(&m->arena, hsc__tensors_count(m->tensors) + 1);
+    if (!src->used) return hsc__fail_memory(err, hsc__tensors_count(m->tensors), "the tensor list");
+    memset(src->used, 0, hsc__tensors_count(m->tensors) + 1);
+    return hsc__llama_from_llama2c(src, &m->desc, &header, err);
+}
+
 /* The folder's or file's own name; for a Hub cache snapshot (models--org--name/snapshots/commit) the repository's. */
 static const char *name_of(hsc__arena *arena, const char *path)
 {
@@ -88,21 +102,66 @@ static const char *name_of(hsc__arena *arena, const char *path)
     return hsc__arena_strndup(arena, path + start, end - start);
 }
 
+/* The folder below `path` in which a sentence-transformers folder keeps its transformer; NULL when it names none, or
+ * one outside itself. */
+static const char *module_folder(const json_t *modules)
+{
+    size_t i;
+    const json_t *module;
+    json_array_foreach(modules, i, module)
+    {
+        const char *type = json_string_value(json_object_get(module, "type"));
+        const char *folder = json_string_value(json_object_get(module, "path"));
+        if (!type || !folder || !strstr(type, ".Transformer")) continue;
+        return *folder && *folder != '/' && !strstr(folder, "..") ? folder : NULL;
+    }
+    return NULL;
+}
+
+/* Older sentence-transformers folders have the checkpoint in a folder of its own, which modules.json names. */
+static hsc_status enter_module(hsc_model *m, hsc_error *err)
+{
+    char *config = hsc__path_join(m->path, "config.json"), *modules = hsc__path_join(m->path, "modules.json");
+    json_t *list = NULL;
+    hsc_status status = config && modules ? HSC_OK : hsc__fail_memory(err, strlen(m->path), "a path");
+    if (status == HSC_OK && hsc__is_dir(m->path) && !hsc__is_file(config) && hsc__is_file(modules))
+        status = hsc__json_load(&list, modules, CONFIG_LIMIT, err);
+    const char *folder = module_folder(list);
+    if (status == HSC_OK && folder) {
+        char *inner = hsc__path_join(m->path, folder);
+        if (inner) {
+            hsc__free(m->path);
+            m->path = inner;
+        } else {
+            status = hsc__fail_memory(err, strlen(m->path), "a path");
+        }
+    }
+    json_decref(list);
+    hsc__free(config);
+    hsc__free(modules);
+    return status;
+}
+
 static hsc_status open_any(hsc_model *m, hsc_error *err)
 {
-    hsc__source src = {.path = m->path, .arena = &m->arena, .prefix = ""};
     m->desc.config.name = name_of(&m->arena, m->path);
     if (!m->desc.config.name) return hsc__fail_memory(err, strlen(m->path), "a name");
+    HSC_TRY(enter_module(m, err));
+    hsc__source src = {.path = m->path, .arena = &m->arena, .prefix = ""};
     hsc_status status;
     if (hsc__is_dir(m->path)) {
         status = open_folder(m, &src, err);
     } else if (hsc__gguf_is(m->path)) {
         status = open_gguf(m, &src, err);
+    } else if (hsc__llama2c_is(m->path)) {
+        status = open_llama2c(m, &src, err);
     } else {
         hsc__map probe;
         HSC_TRY(hsc__map_open(&probe, m->path, err));
         hsc__map_close(&probe);
-        status = hsc__fail(err, HSC_EFORMAT, 0, "%s: is neither a folder with config.json nor a GGUF file", m->path);
+        status =
+            hsc__fail(err, HSC_EFORMAT, 0,
+                      "%s: is neither a folder with config.json nor a GGUF file nor a llama2.c checkpoint", m->path);
     }
     HSC_TRY(status);
     HSC_FAIL_IF(m->desc.config.d_head > HSC__MAX_D_HEAD || m->desc.config.d_head < 1, HSC_EUNSUPPORTED,
@@ -153,13 +212,21 @@ const hsc_config *hsc_model_config(const hsc_model *m)
     return &m->desc.config;
 }
 
+static hsc_status make_tokenizer(hsc_model *m)
+{
+    if (m->no_tokenizer)
+        return hsc__fail(&m->tokenizer_error, HSC_ENOTFOUND, 0, "%s: a llama2.c checkpoint holds no tokenizer",
+                         m->path);
+    return m->gguf ? hsc__tokenizer_from_gguf(&m->tokenizer, m->gguf, &m->tokenizer_error)
+                   : hsc__tokenizer_from_dir(&m->tokenizer, m->path, &m->tokenizer_error);
+}
+
 const hsc_tokenizer *hsc_model_tokenizer(const hsc_model *model, hsc_error *err)
 {
     hsc_model *m = (hsc_model *)(uintptr_t)model; /* what is made late is guarded by the lock */
     pthread_mutex_lock(&m->lock);
     if (!m->tokenizer_tried) {
-        hsc_status status = m->gguf ? hsc__tokenizer_from_gguf(&m->tokenizer, m->gguf, &m->tokenizer_error)
-                                    : hsc__tokenizer_from_dir(&m->tokenizer, m->path, &m->tokenizer_error);
+        hsc_status status = make_tokenizer(m);
         m->tokenizer_tried = status != HSC_ENOMEM; /* there may be more memory the next time */
     }
     const hsc_tokenizer *tokenizer = m->tokenizer;

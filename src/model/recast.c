@@ -114,9 +114,10 @@ static void convert(hsc__desc *desc, hsc_dtype dtype, int n_threads, float *scra
         j.to = to;
         j.scratch = scratch;
         hsc__parallel_for(n_threads, (size_t)((w->n_out + j.step - 1) / j.step), run_task, &j);
-        if (!w->transposed) hsc__pages_forget(w->data, (uint64_t)w->n_out * w->row_bytes);
+        if (!w->transposed && !w->group) hsc__pages_forget(w->data, (uint64_t)w->n_out * w->row_bytes);
         w->dtype = dtype;
         w->transposed = false;
+        w->group = 0;
         w->row_bytes = j.row_bytes;
         w->data = to;
         to += bytes_converted(w, dtype);

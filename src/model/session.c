@@ -47,7 +47,9 @@ static hsc_status make_arena(hsc_session *s, hsc_error *err)
     list_parts(&s->desc->config, s, parts);
     s->arena = hsc__malloc_aligned(total * sizeof(float));
     s->positions = hsc__malloc((size_t)s->max_rows * sizeof *s->positions);
-    if (!s->arena || !s->positions) return hsc__fail_memory(err, total * sizeof(float), "the activations");
+    s->segments = hsc__malloc((size_t)s->max_rows * sizeof *s->segments);
+    if (!s->arena || !s->positions || !s->segments)
+        return hsc__fail_memory(err, total * sizeof(float), "the activations");
     float *next = s->arena;
     for (int i = 0; i < N_PARTS; i++) {
         *parts[i].pointer = next;
@@ -68,6 +70,10 @@ static hsc_status make_rope(hsc_session *s, const hsc__rope *rope, hsc_error *er
     *t = (hsc__rope_table){rope, hsc__malloc(n * sizeof(float)), hsc__malloc(n * sizeof(float))};
     if (!t->cosine || !t->sine) return hsc__fail_memory(err, n * sizeof(float), "the rotary table");
     hsc__nn_angles(rope->inv_freq, rope->half, NULL, s->max_tokens, t->cosine, t->sine);
+    for (size_t i = 0; rope->scale != 1 && i < n; i++) {
+        t->cosine[i] *= rope->scale;
+        t->sine[i] *= rope->scale;
+    }
     return HSC_OK;
 }
 
@@ -108,7 +114,8 @@ int hsc__widest_input(const hsc_config *c)
 int hsc__chunk_rows(const hsc_config *c, const hsc_session_options *o, int max_tokens, int max_seqs)
 {
     int64_t all = (int64_t)max_tokens * max_seqs, chunk = o->chunk ? o->chunk : DEFAULT_CHUNK;
-    return (int)(all < chunk || !c->causal ? (all > INT32_MAX ? INT32_MAX : all) : chunk);
+    if (!c->causal && chunk < max_tokens) chunk = max_tokens; /* a sequence goes through as a whole */
+    return (int)(all < chunk ? all : chunk);
 }
 
 static hsc_status make(hsc_session *s, const hsc_session_options *o, hsc_error *err)
@@ -195,6 +202,7 @@ void hsc_session_free(hsc_session *s)
     }
     hsc__free_aligned(s->arena);
     hsc__free(s->positions);
+    hsc__free(s->segments);
     hsc__cache_free(&s->cache);
     hsc__free(s->allowed);
     hsc__free(s->pieces);
@@ -241,8 +249,6 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
         HSC_FAIL_IF((int64_t)past + n > s->max_tokens, HSC_EINVAL,
                     "sequence %d would have %lld tokens, this session was made for %d", i, (long long)past + n,
                     s->max_tokens);
-        HSC_FAIL_IF(!c->causal && past > 0, HSC_EINVAL,
-                    "sequence %d cannot be continued: every token of this model sees the later ones", i);
         s->seqs[i] = (hsc__batch_seq){(int)row, n, past, keys, cells};
         keys += (size_t)hsc__batch_n_key(&s->seqs[i]);
         cells += (size_t)n * (size_t)hsc__batch_n_key(&s->seqs[i]);
@@ -253,6 +259,9 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
     for (int i = 0; i < b->n_tokens; i++) {
         HSC_FAIL_IF(b->ids[i] < 0 || b->ids[i] >= c->d_vocab, HSC_EINVAL,
                     "token id %d at index %d is outside the model's vocabulary of %d", (int)b->ids[i], i, c->d_vocab);
+        HSC_FAIL_IF(b->segments && (b->segments[i] < 0 || b->segments[i] >= c->n_segments), HSC_EINVAL,
+                    "segment %d of the token at index %d: the model has %d segments", (int)b->segments[i], i,
+                    c->n_segments);
     }
     HSC_FAIL_IF(b->first_layer < 0 || b->first_layer > (b->resid ? c->n_layers : 0), HSC_EINVAL,
                 "first_layer is %d, the model has %d layers, and a layer past 0 wants resid", b->first_layer,
@@ -269,6 +278,7 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
 static hsc_status prepare_logits(hsc_session *s, hsc_logits_rows rows, hsc_error *err)
 {
     s->logits_rows = hsc__watched(s, HSC_LOGITS, 0) ? HSC_LOGITS_ALL : rows;
+    if (!s->desc->unembed.data) s->logits_rows = HSC_LOGITS_NONE;
     s->n_logits = s->logits_rows == HSC_LOGITS_ALL ? s->n_tokens : s->logits_rows == HSC_LOGITS_LAST ? s->n_seqs : 0;
     size_t need = (size_t)s->n_logits * (size_t)s->desc->config.d_vocab;
     if (need <= s->logits_capacity) return HSC_OK;
@@ -280,12 +290,26 @@ static hsc_status prepare_logits(hsc_session *s, hsc_logits_rows rows, hsc_error
     return HSC_OK;
 }
 
-/* Pieces of the next at most max_rows rows of the batch, from batch row `from` on. Returns how many rows they have. */
-static int cut_chunk(hsc_session *s, int from)
+/* Rows from batch row `from` on that fit a chunk: whole sequences when tokens see later ones. */
+static int rows_of_chunk(const hsc_session *s, int from)
 {
-    int n_rows = s->n_tokens - from < s->max_rows ? s->n_tokens - from : s->max_rows;
+    if (s->n_tokens - from <= s->max_rows) return s->n_tokens - from;
+    if (s->desc->config.causal) return s->max_rows;
+    int end = from;
+    for (int i = 0; i < s->n_seqs; i++) {
+        int next = s->seqs[i].row + s->seqs[i].n_query;
+        if (next > from && next - from <= s->max_rows) end = next;
+    }
+    return end - from;
+}
+
+/* Pieces of the next at most max_rows rows of the batch, from batch row `from` on. Returns how many rows they have. */
+static int cut_chunk(hsc_session *s, const int32_t *segments, int from)
+{
+    int n_rows = rows_of_chunk(s, from);
     s->n_pieces = 0;
     s->n_rows = n_rows;
+    for (int r = 0; r < n_rows; r++) s->segments[r] = segments ? segments[from + r] : 0;
     for (int i = 0; i < s->n_seqs; i++) {
         const hsc__batch_seq *q = &s->seqs[i];
         int start = q->row > from ? q->row : from, end = q->row + q->n_query;
@@ -319,13 +343,13 @@ hsc_status hsc_forward(hsc_session *s, const hsc_batch *batch, hsc_error *err)
     hsc_status status = HSC_OK;
     for (int i = 0; i < s->n_seqs; i++) hsc__cache_release(&s->cache, i, s->seqs[i].past);
     for (int from = 0; from < s->n_tokens && status == HSC_OK;) {
-        int n_rows = cut_chunk(s, from);
+        int n_rows = cut_chunk(s, batch->segments, from);
         status = hsc__forward_chunk(s, batch->ids + from, err);
         from += n_rows;
     }
     if (status != HSC_OK) return forget_overwritten(s, status);
     hsc__stats_finish(s);
-    for (int i = 0; i < s->n_seqs; i++) s->cache.seqs[i].length += s->seqs[i].n_query;
+    for (int i = 0; i < s->n_seqs && s->desc->config.causal; i++) s->cache.seqs[i].length += s->seqs[i].n_query;
     s->valid = true;
     return HSC_OK;
 }

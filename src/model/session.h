@@ -85,7 +85,7 @@ struct hsc_session {
     /* Activations of a chunk, [max_rows][...] each, in one allocation. */
     float *arena;
     float *resid, *x, *q, *k, *v, *z, *branch, *pre, *up;
-    int *positions; /* [max_rows] */
+    int32_t *positions, *segments; /* [max_rows] */
 
     hsc__piece *pieces; /* [max_seqs] */
     int n_pieces, n_rows;

@@ -51,5 +51,10 @@ int hsc_model_has_site(const hsc_model *m, hsc_site site)
     if (site == HSC_POS_EMBED) return c->has_pos_embed;
     if (site == HSC_ROT_Q || site == HSC_ROT_K) return c->is_rotary;
     if (site == HSC_MLP_UP) return c->is_gated;
+    if (site == HSC_RESID_MID) return !m->desc.parallel;
+    if (site == HSC_TOKEN_TYPE_EMBED) return c->n_segments > 0;
+    if (site == HSC_POOLED) return m->desc.pooler.data != NULL;
+    if (site == HSC_LN_HEAD) return m->desc.w_head.data != NULL;
+    if (site == HSC_LOGITS) return m->desc.unembed.data != NULL;
     return 1;
 }

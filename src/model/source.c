@@ -133,6 +133,41 @@ hsc_status hsc__bind_vector_optional(hsc__source *src, const float **out, int64_
     return bind_vector(src, out, n, true, full, err);
 }
 
+/* Formats "<name><suffix>" into full; false when it does not fit. */
+static bool suffixed(char *full, const char *stem, const char *suffix)
+{
+    return snprintf(full, NAME_MAX_BYTES, "%s%s", stem, suffix) < NAME_MAX_BYTES;
+}
+
+hsc_status hsc__bind_linear(hsc__source *src, hsc__weight *out, int64_t n_out, int64_t n_in, hsc__bias bias,
+                            hsc_error *err, const char *name, ...)
+{
+    char weight[NAME_MAX_BYTES], vector[NAME_MAX_BYTES];
+    const float *values = NULL;
+    FORMAT_NAME(full);
+    HSC_FAIL_IF(!suffixed(weight, full, ".weight") || !suffixed(vector, full, ".bias"), HSC_EFORMAT,
+                "%s: a tensor name is too long", src->path);
+    HSC_TRY(bind_matrix(src, out, n_out, n_in, false, weight, err));
+    if (bias != HSC__NO_BIAS) HSC_TRY(bind_vector(src, &values, n_out, bias == HSC__BIAS_IF_THERE, vector, err));
+    out->bias = values;
+    return HSC_OK;
+}
+
+hsc_status hsc__bind_norm(hsc__source *src, hsc__norm *out, int64_t n, hsc__bias bias, hsc_error *err, const char *name,
+                          ...)
+{
+    char gain[NAME_MAX_BYTES], vector[NAME_MAX_BYTES];
+    FORMAT_NAME(full);
+    HSC_FAIL_IF(!suffixed(gain, full, ".gamma") || !suffixed(vector, full, ".beta"), HSC_EFORMAT,
+                "%s: a tensor name is too long", src->path);
+    if (!hsc__tensors_find(src->tensors, gain)) suffixed(gain, full, ".weight");
+    if (!hsc__tensors_find(src->tensors, vector)) suffixed(vector, full, ".bias");
+    *out = (hsc__norm){.present = true};
+    HSC_TRY(bind_vector(src, &out->gain, n, false, gain, err));
+    if (bias != HSC__NO_BIAS) HSC_TRY(bind_vector(src, &out->bias, n, bias == HSC__BIAS_IF_THERE, vector, err));
+    return HSC_OK;
+}
+
 hsc__weight hsc__weight_part(const hsc__weight *whole, int first, int n)
 {
     hsc__weight part = *whole;
@@ -221,22 +256,79 @@ hsc_status hsc__config_eps(const hsc__source *src, const char *field, float fall
     return HSC_OK;
 }
 
+bool hsc__config_is_null(const hsc__source *src, const char *field)
+{
+    return json_is_null(json_object_get(src->config, field));
+}
+
+hsc_status hsc__config_refuse(const hsc__source *src, const char *field, hsc_error *err)
+{
+    HSC_FAIL_IF(present(src, field, NULL), HSC_EUNSUPPORTED, "%s: field \"%s\" is not supported for this architecture",
+                src->config_path, field);
+    return HSC_OK;
+}
+
+/* "<architecture>.<key>", cut when longer than any key that exists. */
+static const char *full_key(const hsc__source *src, const char *key, char out[NAME_MAX_BYTES])
+{
+    snprintf(out, NAME_MAX_BYTES, "%s.%s", src->arch, key);
+    return out;
+}
+
 hsc_status hsc__meta_int(const hsc__source *src, const char *key, int64_t high, int *out, hsc_error *err)
 {
+    char full[NAME_MAX_BYTES];
+    HSC_FAIL_IF(!hsc__gguf_has(src->gguf, full_key(src, key, full)), HSC_EFORMAT, "%s: key %s is missing", src->path,
+                full);
+    return hsc__meta_int_or(src, key, 0, 1, high, out, err);
+}
+
+hsc_status hsc__meta_int_or(const hsc__source *src, const char *key, int64_t fallback, int64_t low, int64_t high,
+                            int *out, hsc_error *err)
+{
+    char full[NAME_MAX_BYTES];
     int64_t value;
-    HSC_FAIL_IF(!hsc__gguf_has(src->gguf, key), HSC_EFORMAT, "%s: key %s is missing", src->path, key);
-    HSC_TRY(hsc__gguf_get_int(src->gguf, key, 0, 1, high, &value, err));
+    HSC_TRY(hsc__gguf_get_int(src->gguf, full_key(src, key, full), fallback, low, high, &value, err));
     *out = (int)value;
+    return HSC_OK;
+}
+
+hsc_status hsc__meta_double(const hsc__source *src, const char *key, double fallback, double *out, hsc_error *err)
+{
+    char full[NAME_MAX_BYTES];
+    return hsc__gguf_get_double(src->gguf, full_key(src, key, full), fallback, out, err);
+}
+
+hsc_status hsc__meta_bool(const hsc__source *src, const char *key, bool fallback, bool *out, hsc_error *err)
+{
+    char full[NAME_MAX_BYTES];
+    return hsc__gguf_get_bool(src->gguf, full_key(src, key, full), fallback, out, err);
+}
+
+hsc_status hsc__meta_string(const hsc__source *src, const char *key, const char *fallback, const char **out,
+                            hsc_error *err)
+{
+    char full[NAME_MAX_BYTES];
+    return hsc__gguf_get_cstring(src->gguf, full_key(src, key, full), fallback, out, err);
+}
+
+hsc_status hsc__source_rows(const hsc__source *src, const char *name, int *out, hsc_error *err)
+{
+    char full[NAME_MAX_BYTES];
+    full_name(full, src, name);
+    const hsc__tensor *t = hsc__tensors_find(src->tensors, full);
+    *out = 0;
+    if (!t) return HSC_OK;
+    HSC_FAIL_IF(t->n_dims != 2 || t->shape[0] < 1 || t->shape[0] > MAX_VOCAB, HSC_EFORMAT,
+                "%s: tensor %s must be a matrix of 1 to %d rows", src->path, full, MAX_VOCAB);
+    *out = (int)t->shape[0];
     return HSC_OK;
 }
 
 hsc_status hsc__meta_vocab(const hsc__source *src, int *out, hsc_error *err)
 {
-    const hsc__tensor *embed = hsc__tensors_find(src->tensors, "token_embd.weight");
-    HSC_FAIL_IF(!embed, HSC_EFORMAT, "%s: tensor token_embd.weight is missing", src->path);
-    HSC_FAIL_IF(embed->n_dims != 2 || embed->shape[0] > MAX_VOCAB, HSC_EFORMAT,
-                "%s: tensor token_embd.weight must be a matrix of at most %d rows", src->path, MAX_VOCAB);
-    *out = (int)embed->shape[0];
+    HSC_TRY(hsc__source_rows(src, "token_embd.weight", out, err));
+    HSC_FAIL_IF(*out == 0, HSC_EFORMAT, "%s: tensor token_embd.weight is missing", src->path);
     return HSC_OK;
 }
 
@@ -264,13 +356,4 @@ hsc_status hsc__config_act(const hsc__source *src, const char *field, const char
     }
     return hsc__fail(err, HSC_EUNSUPPORTED, 0, "%s: field \"%s\": activation \"%s\" is not supported", src->config_path,
                      field, name);
-}
-
-hsc_status hsc__make_inv_freq(hsc__source *src, const float **out, double base, int d_rot, hsc_error *err)
-{
-    float *inv_freq = hsc__source_alloc(src, (size_t)(d_rot / 2) * sizeof *inv_freq);
-    if (!inv_freq) return hsc__fail_memory(err, (size_t)d_rot * 2, "rotary frequencies");
-    hsc__nn_frequencies(base, d_rot, inv_freq);
-    *out = inv_freq;
-    return HSC_OK;
 }

@@ -16,6 +16,7 @@ typedef struct hsc__source {
     const json_t *config;    /* config.json, or NULL for GGUF */
     const char *config_path; /* for messages */
     const hsc__gguf *gguf;   /* or NULL */
+    const char *arch;        /* of a GGUF file: what its keys begin with */
     const hsc__tensors *tensors;
     hsc__arena *arena;   /* lives as long as the model */
     const char *prefix;  /* put before every tensor name: "", "transformer.", "model." */
@@ -41,6 +42,21 @@ hsc_status hsc__bind_vector(hsc__source *src, const float **out, int64_t n, hsc_
 hsc_status hsc__bind_vector_optional(hsc__source *src, const float **out, int64_t n, hsc_error *err, const char *name,
                                      ...) HSC_PRINTF(5, 6);
 
+/* A vector that the forward pass reads changed; only its binder, before anybody else has seen it. */
+static inline float *hsc__bound_values(const float *values)
+{
+    return (float *)(uintptr_t)values;
+}
+
+typedef enum { HSC__NO_BIAS, HSC__BIAS, HSC__BIAS_IF_THERE } hsc__bias;
+
+/* `name`.weight, a matrix of n_out x n_in, and `name`.bias. */
+hsc_status hsc__bind_linear(hsc__source *src, hsc__weight *out, int64_t n_out, int64_t n_in, hsc__bias bias,
+                            hsc_error *err, const char *name, ...) HSC_PRINTF(7, 8);
+/* The gain `name`.weight (.gamma in old files) and the bias `name`.bias (.beta). */
+hsc_status hsc__bind_norm(hsc__source *src, hsc__norm *out, int64_t n, hsc__bias bias, hsc_error *err, const char *name,
+                          ...) HSC_PRINTF(6, 7);
+
 /* Outputs [first, first + n) of a fused matrix as a weight of its own. */
 hsc__weight hsc__weight_part(const hsc__weight *whole, int first, int n);
 
@@ -64,10 +80,25 @@ hsc_status hsc__config_int_or(const hsc__source *src, const char *field, const c
 /* The epsilon of a norm: a number from 0 up. */
 hsc_status hsc__config_eps(const hsc__source *src, const char *field, float fallback, float *out, hsc_error *err);
 
-/* A positive integer of the GGUF metadata that must exist. */
+/* True when the field is there and null, which may mean something else than its absence. */
+bool hsc__config_is_null(const hsc__source *src, const char *field);
+
+/* HSC_EUNSUPPORTED when the field has a value: it would change the result and this family has no place for it. */
+hsc_status hsc__config_refuse(const hsc__source *src, const char *field, hsc_error *err);
+
+/* GGUF metadata. Keys are given without the architecture that they begin with. A positive integer that must exist. */
 hsc_status hsc__meta_int(const hsc__source *src, const char *key, int64_t high, int *out, hsc_error *err);
+/* With a fallback where the key is absent. */
+hsc_status hsc__meta_int_or(const hsc__source *src, const char *key, int64_t fallback, int64_t low, int64_t high,
+                            int *out, hsc_error *err);
+hsc_status hsc__meta_double(const hsc__source *src, const char *key, double fallback, double *out, hsc_error *err);
+hsc_status hsc__meta_bool(const hsc__source *src, const char *key, bool fallback, bool *out, hsc_error *err);
+hsc_status hsc__meta_string(const hsc__source *src, const char *key, const char *fallback, const char **out,
+                            hsc_error *err);
 /* The vocabulary of a GGUF model: rows of token_embd.weight. */
 hsc_status hsc__meta_vocab(const hsc__source *src, int *out, hsc_error *err);
+/* Rows of a matrix; 0 when there is no such tensor. */
+hsc_status hsc__source_rows(const hsc__source *src, const char *name, int *out, hsc_error *err);
 
 /* Activation by Hugging Face's name; HSC_EUNSUPPORTED names it and the field. */
 hsc_status hsc__config_act(const hsc__source *src, const char *field, const char *fallback, hsc__act *out,
@@ -75,8 +106,5 @@ hsc_status hsc__config_act(const hsc__source *src, const char *field, const char
 
 /* Memory that lives as long as the model; NULL when out. */
 void *hsc__source_alloc(hsc__source *src, size_t n_bytes);
-
-/* hsc__nn_frequencies in memory of the model's. */
-hsc_status hsc__make_inv_freq(hsc__source *src, const float **out, double base, int d_rot, hsc_error *err);
 
 #endif

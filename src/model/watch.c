@@ -26,6 +26,7 @@ int hsc__site_row_size(const hsc__desc *desc, hsc_site site)
     case HSC_MLP_UP:
     case HSC_MLP_POST: return c->d_mlp;
     case HSC_LOGITS: return c->d_vocab;
+    case HSC_LN_HEAD: return desc->w_head.n_out;
     case HSC_ATTN_SCORES:
     case HSC_PATTERN: return 0;
     default: return c->d_model;

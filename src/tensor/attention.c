@@ -50,6 +50,9 @@ static void row_keys(const block *b, int row, int *low, int *high)
 {
     int position = b->seq->first + b->query + row;
     *high = b->a->causal ? position + 1 : b->seq->n_key;
+    if (!b->a->causal && b->a->window > 0 && position < *high - b->a->window)
+        *high = position + b->a->window < b->a->sinks ? b->a->sinks : position + b->a->window;
+    if (*high > b->seq->n_key) *high = b->seq->n_key;
     *low = b->a->window > 0 && position - b->a->window + 1 > 0 && !b->a->sinks ? position - b->a->window + 1 : 0;
 }
 

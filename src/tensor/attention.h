@@ -31,7 +31,7 @@ typedef void (*hsc__attention_row_fn)(void *user, int worker, int seq, int head,
 typedef struct hsc__attention {
     int n_heads, n_kv_heads, d_head;
     bool causal;
-    int window;         /* > 0: a query sees keys > its position - window */
+    int window;         /* > 0: a query sees keys > its position - window, and < its position + window */
     float scale;        /* of the dot product */
     float cap;          /* > 0: scores become cap * tanh(score / cap) */
     int sinks;          /* with a window: the first keys stay visible (Xiao et al. 2023) */

@@ -58,9 +58,21 @@ size_t hsc__linear_scratch(int max_rows)
     return PANEL_FLOATS + (size_t)max_rows * HSC__MAX_NR;
 }
 
+hsc__weight hsc__weight_group(const hsc__weight *whole, int index)
+{
+    hsc__weight part = *whole;
+    part.n_out = whole->group;
+    part.group = 0;
+    part.data = (const char *)whole->data + (size_t)index * whole->group_bytes;
+    if (whole->bias) part.bias = whole->bias + (size_t)index * (size_t)whole->group;
+    return part;
+}
+
 void hsc__weight_row(const hsc__kernels *k, const hsc__weight *w, int64_t index, float *out)
 {
-    k->dequantise(w->dtype, (const char *)w->data + (size_t)index * w->row_bytes, w->n_in, out);
+    size_t skip = w->group ? (size_t)(index / w->group) * w->group_bytes : 0;
+    if (w->group) index %= w->group;
+    k->dequantise(w->dtype, (const char *)w->data + skip + (size_t)index * w->row_bytes, w->n_in, out);
 }
 
 /* Bias and residual over a finished tile, on its way to y. The tile may be y itself. */

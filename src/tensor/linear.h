@@ -14,6 +14,10 @@ typedef struct hsc__weight {
     size_t row_bytes;  /* from one stored row to the next */
     const void *data;  /* borrowed from the mapping; NULL: there is no such weight */
     const float *bias; /* [n_out] or NULL */
+    /* > 0: the rows lie in groups of `group`, group_bytes from one to the next (a share of each head in GPT-NeoX's
+     * fused matrix). hsc__weight_row and hsc__weight_group know that, a product takes one group at a time. */
+    int group;
+    size_t group_bytes;
 } hsc__weight;
 
 /*
@@ -36,6 +40,9 @@ void hsc__linear_forward(const hsc__exec *exec, const hsc__linear *products, int
 
 /* Floats of scratch a worker needs for products of at most max_rows rows. */
 size_t hsc__linear_scratch(int max_rows);
+
+/* One group as a weight of its own. */
+hsc__weight hsc__weight_group(const hsc__weight *whole, int index);
 
 /* Row `index` of a weight stored [n_out][n_in] as float32 (token embedding). */
 void hsc__weight_row(const hsc__kernels *kernels, const hsc__weight *w, int64_t index, float *out);

@@ -122,6 +122,29 @@ class B19_EndOfTheContext(Case):
         self.assertIn("-1", done.stderr)
 
 
+class B20_SlidingWindow(Case):
+    def seen(self, name, window):
+        """For each query of six the keys that have weight, first to last."""
+        config, tensors = toys.llama(n_positions=16, n_layer=1)
+        config.update(model_type="mistral", sliding_window=window)
+        shape, weights = self.run_sites(self.model(config, tensors, name), "pattern", [1, 2, 3, 4, 5, 6])["pattern.0"]
+        self.assertEqual(list(shape), [2, 6, 6])
+        return [[k for k in range(6) if weights[6 * q + k] > 0] for q in range(6)]
+
+    def test_a_window_of_four(self):
+        self.assertEqual(self.seen("four", 4), [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [1, 2, 3, 4], [2, 3, 4, 5]])
+
+    def test_none_and_one_that_is_wide_enough(self):
+        everything = [list(range(q + 1)) for q in range(6)]
+        for name, window in (("none", None), ("six", 6), ("wide", 100)):
+            self.assertEqual(self.seen(name, window), everything, name)
+
+    def test_zero_is_refused(self):
+        config, tensors = toys.llama()
+        config.update(model_type="mistral", sliding_window=0)
+        self.refused(self.model(config, tensors), "sliding_window", 0)
+
+
 class B23_GroupedHeads(Case):
     def test_heads_share_their_neighbour(self):
         config, tensors = toys.llama(d=8, n_heads=4, n_kv=2, n_layer=1, attention_bias=True)
@@ -322,6 +345,29 @@ class X4_SoftCaps(Case):
             config, tensors = toys.llama(**{field: None})
             self.run_sites(self.model(config, tensors, field + "-null"), "logits", [1])
 
+    def test_score_and_logit(self):
+        config, at = {"model_type": "gemma2", "vocab_size": 3, "hidden_size": 2, "num_hidden_layers": 1,
+                      "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 2, "intermediate_size": 2,
+                      "max_position_embeddings": 4, "query_pre_attn_scalar": 1, "attention_bias": True,
+                      "tie_word_embeddings": False}, "model.layers.0."
+        tensors = {f"{at}self_attn.{n}_proj.{kind}": filled([2, 2] if kind == "weight" else [2])
+                   for n in "qkvo" for kind in ("weight", "bias")}
+        tensors.update({f"{at}mlp.{n}_proj.weight": filled([2, 2]) for n in ("gate", "up", "down")})
+        norms = [f"{at}{n}_layernorm" for n in ("input", "post_attention", "pre_feedforward", "post_feedforward")]
+        tensors.update({f"{n}.weight": filled([2]) for n in (*norms, "model.norm")})
+        tensors[f"{at}self_attn.q_proj.bias"] = ([2], [100.0, 0.0])
+        tensors[f"{at}self_attn.k_proj.bias"] = ([2], [1.0, 0.0])
+        # The one token normalises to (sqrt 2, 0), which makes the logits 60, 0 and -60.
+        tensors["model.embed_tokens.weight"] = ([3, 2], [1.0, 0.0] * 3)
+        tensors["lm_head.weight"] = ([3, 2], [60 / math.sqrt(2), 0.0, 0.0, 0.0, -60 / math.sqrt(2), 0.0])
+        capped = self.run_sites(self.model(config, tensors, "capped"), "attn_scores,logits", [1])
+        self.assertNear(capped["attn_scores.0"][1], [48.201379], 1e-5)
+        self.assertNear(capped["logits"][1], [28.920827, 0.0, -28.920827], 1e-5)
+        free = {**config, "attn_logit_softcapping": None, "final_logit_softcapping": None}
+        plain = self.run_sites(self.model(free, tensors, "free"), "attn_scores,logits", [1])
+        self.assertNear(plain["attn_scores.0"][1], [100.0], 1e-5)
+        self.assertNear(plain["logits"][1], [60.0, 0.0, -60.0], 1e-4)
+
 
 class X5_LargeActivations(Case):
     def test_no_argmax_over_what_is_no_number(self):
@@ -377,6 +423,48 @@ class X13_TwoVocabularies(Case):
         for number in ("122", "100"):
             self.assertIn(number, done.stderr)
         self.assertFalse(out.exists())
+
+
+class SentenceTransformers(Case):
+    def test_the_folder_that_modules_names(self):
+        config, tensors = toys.gpt2()
+        self.model(config, tensors, "whole/0_Transformer")
+        modules = self.folder / "whole" / "modules.json"
+        kinds = ("sentence_transformers.models.Pooling", "sentence_transformers.models.Transformer")
+        modules.write_text(json.dumps([{"idx": i, "path": path, "type": kind} for i, (path, kind) in
+                                       enumerate(zip(("1_Pooling", "0_Transformer"), kinds))]))
+        got = self.run_sites(self.folder / "whole", "logits", [1, 2])
+        inner = self.run_sites(self.folder / "whole" / "0_Transformer", "logits", [1, 2])
+        self.assertEqual(got["logits"][1].tobytes(), inner["logits"][1].tobytes())
+        modules.write_text(json.dumps([{"path": "../other", "type": kinds[1]}]))
+        self.refused(self.folder / "whole", "config.json")
+
+
+class MoreRefusals(Case):
+    """Settings that another family has, or that nothing here computes, are named and never ignored."""
+
+    def test_of_llama_like_ones(self):
+        config, tensors = toys.llama()
+        for kind, changes, word in (
+                ("llama", {"rope_scaling": {"rope_type": "foo", "factor": 2.0}}, "foo"),
+                ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+                ("mistral", {"layer_types": ["full_attention"] * 2}, "layer_types"),
+                ("qwen2", {"layer_types": ["sliding_attention"] * 2}, "sliding_window"),
+                ("qwen2", {"layer_types": ["linear_attention"] * 2}, "linear_attention"),
+                ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_attention"),
+                ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping")):
+            with self.subTest(kind=kind, word=word):
+                extended = {**tensors, **{f"model.layers.{i}.self_attn.{n}_proj.bias": filled([d])
+                                          for i in range(2) for n, d in (("q", 8), ("k", 4), ("v", 4))}}
+                changed = {**config, "model_type": kind, "head_dim": 4, **changes}
+                self.refused(self.model(changed, extended, kind + word), word)
+
+    def test_of_encoders(self):
+        for kind, changes, word in (("bert", {"is_decoder": True}, "is_decoder"),
+                                    ("bert", {"position_embedding_type": "relative_key"}, "relative_key"),
+                                    ("bert", {"hidden_act": "bogus"}, "bogus"),
+                                    ("bert", {"hidden_size": 10, "num_attention_heads": 4}, "10")):
+            self.refused(self.model({"model_type": kind, **changes}, {}, word), word)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import toys
 
 DATA = toys.HERE / "data"
 PATTERN_BAR, ROW_BAR = 1e-5, 2e-5  # as tests/peers has them
-SITES = ("embed,pos_embed,resid_pre,ln1,q,k,v,rot_q,rot_k,attn_scores,pattern,z,attn_out,resid_mid,ln2,mlp_pre,mlp_up,"
-         "mlp_post,mlp_out,resid_post,ln_final,logits").split(",")
+SITES = ("embed,token_type_embed,pos_embed,resid_pre,ln1,q,k,v,rot_q,rot_k,attn_scores,pattern,z,attn_out,resid_mid,ln2,mlp_pre,mlp_up,"
+         "mlp_post,mlp_out,resid_post,ln_final,pooled,ln_head,logits").split(",")
 
 
 def checkpoints():
@@ -34,9 +34,11 @@ class Golden(unittest.TestCase):
     def every_site(self, env):
         for name, model, expected in checkpoints():
             ids = expected.pop("ids")[1].tolist()
+            segments = expected.pop("segments", None)
+            extra = ("--segments", ",".join(map(str, segments[1]))) if segments else ()
             sites = ",".join(site for site in SITES if any(key.split(".")[0] == site for key in expected))
             with self.subTest(checkpoint=name, **env), toys.scratch() as folder:
-                got = toys.run(model, folder, sites, ids, env=env)
+                got = toys.run(model, folder, sites, ids, extra, env=env)
                 self.assertEqual(got.pop("ids")[1].tolist(), ids)
                 self.assertEqual(sorted(got), sorted(expected))
                 for key, want in expected.items():

@@ -112,7 +112,8 @@ static void oracle(const fixture *f, int query, int head, int n_key, double *wei
         for (size_t i = 0; i < d; i++) s += (double)q[i] * k[i];
         s *= f->scale;
         if (f->cap > 0) s = f->cap * tanh(s / f->cap);
-        bool seen = (!f->causal || j <= query) && (f->window <= 0 || j > query - f->window);
+        bool near = f->window <= 0 || (j > query - f->window && j < query + f->window);
+        bool seen = near && (!f->causal || j <= query);
         weights[j] = seen ? s : -INFINITY;
         if (weights[j] > max) max = weights[j];
     }
@@ -160,10 +161,11 @@ static void test_formula(void **unused)
         int heads, kv, d, n, window;
         bool causal;
         float cap;
-    } cases[] = {{1, 1, 2, 1, 0, true, 0},    {2, 2, 4, 7, 0, true, 0},     {4, 2, 16, 33, 0, true, 0},
-                 {3, 1, 64, 130, 0, true, 0}, {2, 1, 8, 70, 4, true, 0},    {2, 2, 8, 300, 65, true, 0},
-                 {2, 2, 6, 65, 0, false, 0},  {2, 1, 8, 40, 0, true, 1.5f}, {1, 1, 300, 20, 0, true, 0},
-                 {2, 1, 8, 600, 1, true, 0},  {1, 1, 5, 12, 100, true, 0},  {4, 4, 16, 270, 0, false, 0}};
+    } cases[] = {{1, 1, 2, 1, 0, true, 0},     {2, 2, 4, 7, 0, true, 0},     {4, 2, 16, 33, 0, true, 0},
+                 {3, 1, 64, 130, 0, true, 0},  {2, 1, 8, 70, 4, true, 0},    {2, 2, 8, 300, 65, true, 0},
+                 {2, 2, 6, 65, 0, false, 0},   {2, 1, 8, 40, 0, true, 1.5f}, {1, 1, 300, 20, 0, true, 0},
+                 {2, 1, 8, 600, 1, true, 0},   {1, 1, 5, 12, 100, true, 0},  {4, 4, 16, 270, 0, false, 0},
+                 {2, 1, 8, 300, 65, false, 0}, {1, 1, 4, 70, 1, false, 0},   {2, 2, 8, 90, 7, false, 2.0f}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fixture f = make(cases[i].heads, cases[i].kv, cases[i].d, cases[i].n);
         f.window = cases[i].window;

@@ -54,7 +54,7 @@ static fixture make(hsc_dtype dtype, bool transposed, int n_out, int n_in, int n
     f.residual = random_array((size_t)n_rows * (size_t)n_out, 1);
     f.plain = malloc((size_t)n_out * (size_t)n_in * sizeof *f.plain);
     float *row = malloc(columns * sizeof *row);
-    f.w = (hsc__weight){dtype, transposed, n_out, n_in, hsc__dtype_bytes(dtype, columns), f.data, f.bias};
+    f.w = (hsc__weight){dtype, transposed, n_out, n_in, hsc__dtype_bytes(dtype, columns), f.data, f.bias, 0, 0};
     for (size_t r = 0; r < rows; r++) {
         hsc__kernels_ref()->dequantise(dtype, f.data + r * f.w.row_bytes, (int64_t)columns, row);
         for (size_t c = 0; c < columns; c++) f.plain[transposed ? c * (size_t)n_in + r : r * (size_t)n_in + c] = row[c];

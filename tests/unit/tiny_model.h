@@ -155,4 +155,45 @@ static inline void tiny_llama(tiny_model *m)
     tiny_llama_of(m, (tiny_shape){40, 4, 2, 20, 72, TINY_LAYERS, TINY_CTX, false});
 }
 
+/* BERT without a masked-word head: 3 heads of 16, 2 segments, 3 layers. */
+static inline void tiny_bert(tiny_model *m)
+{
+    static const struct {
+        const char *name;
+        int rows, columns;
+        float deviation, middle;
+    } parts[] = {{"attention.self.query.weight", 48, 48, 0.2f, 0},
+                 {"attention.self.query.bias", 48, 0, 0.2f, 0},
+                 {"attention.self.key.weight", 48, 48, 0.2f, 0},
+                 {"attention.self.key.bias", 48, 0, 0.2f, 0},
+                 {"attention.self.value.weight", 48, 48, 0.2f, 0},
+                 {"attention.self.value.bias", 48, 0, 0.2f, 0},
+                 {"attention.output.dense.weight", 48, 48, 0.2f, 0},
+                 {"attention.output.dense.bias", 48, 0, 0.2f, 0},
+                 {"attention.output.LayerNorm.weight", 48, 0, 0.2f, 1},
+                 {"attention.output.LayerNorm.bias", 48, 0, 0.2f, 0},
+                 {"intermediate.dense.weight", 96, 48, 0.2f, 0},
+                 {"intermediate.dense.bias", 96, 0, 0.2f, 0},
+                 {"output.dense.weight", 48, 96, 0.15f, 0},
+                 {"output.dense.bias", 48, 0, 0.2f, 0},
+                 {"output.LayerNorm.weight", 48, 0, 0.2f, 1},
+                 {"output.LayerNorm.bias", 48, 0, 0.2f, 0}};
+    char name[128];
+    *m = (tiny_model){.state = 13};
+    tiny_config(m, "{\"model_type\":\"bert\",\"hidden_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":3,"
+                   "\"intermediate_size\":96,\"vocab_size\":97,\"max_position_embeddings\":80}");
+    tiny_add(m, "embeddings.word_embeddings.weight", TINY_VOCAB, 48, 1, 0);
+    tiny_add(m, "embeddings.position_embeddings.weight", TINY_CTX, 48, 0.5f, 0);
+    tiny_add(m, "embeddings.token_type_embeddings.weight", 2, 48, 0.5f, 0);
+    tiny_add(m, "embeddings.LayerNorm.weight", 48, 0, 0.2f, 1);
+    tiny_add(m, "embeddings.LayerNorm.bias", 48, 0, 0.2f, 0);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+            snprintf(name, sizeof name, "encoder.layer.%d.%s", i, parts[p].name);
+            tiny_add(m, name, parts[p].rows, parts[p].columns, parts[p].deviation, parts[p].middle);
+        }
+    }
+    tiny_save(m);
+}
+
 #endif

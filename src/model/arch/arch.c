@@ -8,11 +8,27 @@
 static const hsc__arch table[] = {
     {"gpt2", hsc__gpt2_from_folder, hsc__gpt2_from_gguf},
     {"llama", hsc__llama_from_folder, hsc__llama_from_gguf},
+    {"mistral", hsc__mistral_from_folder, NULL},
+    {"qwen2", hsc__qwen2_from_folder, hsc__qwen2_from_gguf},
+    {"qwen3", hsc__qwen3_from_folder, hsc__qwen3_from_gguf},
+    {"phi3", hsc__phi3_from_folder, hsc__phi3_from_gguf},
+    {"gemma2", hsc__gemma2_from_folder, hsc__gemma2_from_gguf},
+    {"gemma3", NULL, hsc__gemma3_from_gguf},
+    {"gemma3_text", hsc__gemma3_from_folder, NULL},
+    {"gpt_neox", hsc__gptneox_from_folder, NULL},
+    {"gptneox", NULL, hsc__gptneox_from_gguf},
+    {"opt", hsc__opt_from_folder, NULL},
+    {"bert", hsc__bert_from_folder, hsc__bert_from_gguf},
+    {"roberta", hsc__roberta_from_folder, NULL},
+    {"xlm-roberta", hsc__roberta_from_folder, NULL},
+    {"distilbert", hsc__distilbert_from_folder, NULL},
+    {"modernbert", hsc__modernbert_from_folder, NULL},
+    {"modern-bert", NULL, hsc__modernbert_from_gguf},
 };
 
 hsc_status hsc__arch_find(const char *name, const char *path, const hsc__arch **out, hsc_error *err)
 {
-    char known[256] = "";
+    char known[512] = "";
     size_t at = 0;
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         if (strcmp(table[i].name, name) == 0) {
@@ -46,13 +62,13 @@ static bool rows_differ(const hsc__tensor *a, const hsc__tensor *b)
     return false;
 }
 
-hsc_status hsc__bind_unembed(hsc__source *src, hsc__desc *desc, const char *embed, const char *head, bool tie,
-                             hsc_error *err)
+hsc_status hsc__bind_unembed(hsc__source *src, hsc__desc *desc, int width, const char *embed, const char *head,
+                             bool tie, hsc_error *err)
 {
     const char *prefix = src->prefix;
     const hsc__tensor *e = hsc__tensors_find(src->tensors, embed), *h = hsc__tensors_find(src->tensors, head);
     HSC_FAIL_IF(!e && !(h && tie), HSC_EFORMAT, "%s: tensor %s is missing", src->path, embed);
-    int64_t n = desc->config.d_vocab, d = desc->config.d_model;
+    int64_t n = desc->config.d_vocab, d = width;
     src->prefix = "";
     hsc_status status = hsc__bind_matrix(src, &desc->embed, n, d, false, err, "%s", e ? embed : head);
     if (status == HSC_OK) status = hsc__bind_matrix(src, &desc->unembed, n, d, false, err, "%s", h ? head : embed);

@@ -2,6 +2,7 @@
 #ifndef HSC_MODEL_ARCH_ARCH_H
 #define HSC_MODEL_ARCH_ARCH_H
 
+#include "formats/llama2c.h"
 #include "model/source.h"
 
 typedef struct hsc__arch {
@@ -17,14 +18,40 @@ hsc_status hsc__arch_find(const char *name, const char *path, const hsc__arch **
 /* Allocates desc->layers, zeroed. */
 hsc_status hsc__desc_layers(hsc__source *src, hsc__desc *desc, hsc_error *err);
 
-/* The output matrix: `head` when the file has it, else the embedding. `tie` is what the configuration says; a file that
- * contradicts it is warned about. Names are full names, prefix included. */
-hsc_status hsc__bind_unembed(hsc__source *src, hsc__desc *desc, const char *embed, const char *head, bool tie,
-                             hsc_error *err);
+/* The embedding and the output matrix, both `width` wide: `head` when the file has it, else the embedding. `tie` is
+ * what the configuration says; a file that contradicts it is warned about. Names are full names, prefix included. */
+hsc_status hsc__bind_unembed(hsc__source *src, hsc__desc *desc, int width, const char *embed, const char *head,
+                             bool tie, hsc_error *err);
 
-hsc_status hsc__gpt2_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err);
-hsc_status hsc__gpt2_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err);
-hsc_status hsc__llama_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err);
-hsc_status hsc__llama_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err);
+/* What each file of this folder has. */
+#define HSC__ARCH_READER(name) hsc_status name(hsc__source *src, hsc__desc *desc, hsc_error *err)
+HSC__ARCH_READER(hsc__gpt2_from_folder);
+HSC__ARCH_READER(hsc__gpt2_from_gguf);
+HSC__ARCH_READER(hsc__llama_from_folder);
+HSC__ARCH_READER(hsc__llama_from_gguf);
+HSC__ARCH_READER(hsc__mistral_from_folder);
+HSC__ARCH_READER(hsc__qwen2_from_folder);
+HSC__ARCH_READER(hsc__qwen2_from_gguf);
+HSC__ARCH_READER(hsc__qwen3_from_folder);
+HSC__ARCH_READER(hsc__qwen3_from_gguf);
+HSC__ARCH_READER(hsc__phi3_from_folder);
+HSC__ARCH_READER(hsc__phi3_from_gguf);
+HSC__ARCH_READER(hsc__gemma2_from_folder);
+HSC__ARCH_READER(hsc__gemma2_from_gguf);
+HSC__ARCH_READER(hsc__gemma3_from_folder);
+HSC__ARCH_READER(hsc__gemma3_from_gguf);
+HSC__ARCH_READER(hsc__gptneox_from_folder);
+HSC__ARCH_READER(hsc__gptneox_from_gguf);
+HSC__ARCH_READER(hsc__opt_from_folder);
+HSC__ARCH_READER(hsc__bert_from_folder);
+HSC__ARCH_READER(hsc__bert_from_gguf);
+HSC__ARCH_READER(hsc__roberta_from_folder);
+HSC__ARCH_READER(hsc__distilbert_from_folder);
+HSC__ARCH_READER(hsc__modernbert_from_folder);
+HSC__ARCH_READER(hsc__modernbert_from_gguf);
+#undef HSC__ARCH_READER
+
+/* From a llama2.c checkpoint, whose configuration is its header. */
+hsc_status hsc__llama_from_llama2c(hsc__source *src, hsc__desc *desc, const hsc__llama2c *header, hsc_error *err);
 
 #endif

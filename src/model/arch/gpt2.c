@@ -14,7 +14,6 @@ static void fill_common(hsc__desc *desc)
     c->causal = 1;
     c->has_pos_embed = 1;
     desc->norm_kind = HSC__NN_LAYER_NORM;
-    desc->pos_kind = HSC__POS_LEARNED;
 }
 
 static hsc_status check_heads(const hsc_config *c, const char *path, hsc_error *err)
@@ -58,14 +57,12 @@ static hsc_status folder_layer(hsc__source *src, hsc__desc *desc, int i, hsc_err
     hsc__layer *l = &desc->layers[i];
     hsc__weight qkv;
     int d = desc->config.d_model, m = desc->config.d_mlp;
-    HSC_TRY(hsc__bind_vector(src, &l->ln1.gain, d, err, "h.%d.ln_1.weight", i));
-    HSC_TRY(hsc__bind_vector(src, &l->ln1.bias, d, err, "h.%d.ln_1.bias", i));
+    HSC_TRY(hsc__bind_norm(src, &l->ln1, d, HSC__BIAS, err, "h.%d.ln_1", i));
     HSC_TRY(hsc__bind_matrix(src, &qkv, 3 * (int64_t)d, d, true, err, "h.%d.attn.c_attn.weight", i));
     HSC_TRY(hsc__bind_vector(src, &qkv.bias, 3 * (int64_t)d, err, "h.%d.attn.c_attn.bias", i));
     HSC_TRY(hsc__bind_matrix(src, &l->w_o, d, d, true, err, "h.%d.attn.c_proj.weight", i));
     HSC_TRY(hsc__bind_vector(src, &l->w_o.bias, d, err, "h.%d.attn.c_proj.bias", i));
-    HSC_TRY(hsc__bind_vector(src, &l->ln2.gain, d, err, "h.%d.ln_2.weight", i));
-    HSC_TRY(hsc__bind_vector(src, &l->ln2.bias, d, err, "h.%d.ln_2.bias", i));
+    HSC_TRY(hsc__bind_norm(src, &l->ln2, d, HSC__BIAS, err, "h.%d.ln_2", i));
     HSC_TRY(hsc__bind_matrix(src, &l->w_in, m, d, true, err, "h.%d.mlp.c_fc.weight", i));
     HSC_TRY(hsc__bind_vector(src, &l->w_in.bias, m, err, "h.%d.mlp.c_fc.bias", i));
     HSC_TRY(hsc__bind_matrix(src, &l->w_out, d, m, true, err, "h.%d.mlp.c_proj.weight", i));
@@ -83,11 +80,10 @@ hsc_status hsc__gpt2_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *e
     fill_common(desc);
     HSC_TRY(hsc__desc_layers(src, desc, err));
     hsc__source_prefix(src, prefixes, "h.0.ln_1.weight");
-    HSC_TRY(hsc__bind_unembed(src, desc, *src->prefix ? "transformer.wte.weight" : "wte.weight", "lm_head.weight", tie,
-                              err));
+    HSC_TRY(hsc__bind_unembed(src, desc, desc->config.d_model, *src->prefix ? "transformer.wte.weight" : "wte.weight",
+                              "lm_head.weight", tie, err));
     HSC_TRY(hsc__bind_matrix(src, &desc->pos_embed, c->n_ctx, c->d_model, false, err, "wpe.weight"));
-    HSC_TRY(hsc__bind_vector(src, &desc->ln_final.gain, c->d_model, err, "ln_f.weight"));
-    HSC_TRY(hsc__bind_vector(src, &desc->ln_final.bias, c->d_model, err, "ln_f.bias"));
+    HSC_TRY(hsc__bind_norm(src, &desc->ln_final, c->d_model, HSC__BIAS, err, "ln_f"));
     for (int i = 0; i < c->n_layers; i++) {
         HSC_TRY(folder_layer(src, desc, i, err));
         desc->layers[i].attn_scale = (scale ? 1 / sqrtf((float)c->d_head) : 1.0f) / (by_layer ? (float)(i + 1) : 1.0f);
@@ -102,18 +98,12 @@ static hsc_status gguf_layer(hsc__source *src, hsc__desc *desc, int i, hsc_error
     hsc__layer *l = &desc->layers[i];
     hsc__weight qkv;
     int d = desc->config.d_model, m = desc->config.d_mlp;
-    HSC_TRY(hsc__bind_vector(src, &l->ln1.gain, d, err, "blk.%d.attn_norm.weight", i));
-    HSC_TRY(hsc__bind_vector(src, &l->ln1.bias, d, err, "blk.%d.attn_norm.bias", i));
-    HSC_TRY(hsc__bind_matrix(src, &qkv, 3 * (int64_t)d, d, false, err, "blk.%d.attn_qkv.weight", i));
-    HSC_TRY(hsc__bind_vector(src, &qkv.bias, 3 * (int64_t)d, err, "blk.%d.attn_qkv.bias", i));
-    HSC_TRY(hsc__bind_matrix(src, &l->w_o, d, d, false, err, "blk.%d.attn_output.weight", i));
-    HSC_TRY(hsc__bind_vector(src, &l->w_o.bias, d, err, "blk.%d.attn_output.bias", i));
-    HSC_TRY(hsc__bind_vector(src, &l->ln2.gain, d, err, "blk.%d.ffn_norm.weight", i));
-    HSC_TRY(hsc__bind_vector(src, &l->ln2.bias, d, err, "blk.%d.ffn_norm.bias", i));
-    HSC_TRY(hsc__bind_matrix(src, &l->w_in, m, d, false, err, "blk.%d.ffn_up.weight", i));
-    HSC_TRY(hsc__bind_vector(src, &l->w_in.bias, m, err, "blk.%d.ffn_up.bias", i));
-    HSC_TRY(hsc__bind_matrix(src, &l->w_out, d, m, false, err, "blk.%d.ffn_down.weight", i));
-    HSC_TRY(hsc__bind_vector(src, &l->w_out.bias, d, err, "blk.%d.ffn_down.bias", i));
+    HSC_TRY(hsc__bind_norm(src, &l->ln1, d, HSC__BIAS, err, "blk.%d.attn_norm", i));
+    HSC_TRY(hsc__bind_linear(src, &qkv, 3 * (int64_t)d, d, HSC__BIAS, err, "blk.%d.attn_qkv", i));
+    HSC_TRY(hsc__bind_linear(src, &l->w_o, d, d, HSC__BIAS, err, "blk.%d.attn_output", i));
+    HSC_TRY(hsc__bind_norm(src, &l->ln2, d, HSC__BIAS, err, "blk.%d.ffn_norm", i));
+    HSC_TRY(hsc__bind_linear(src, &l->w_in, m, d, HSC__BIAS, err, "blk.%d.ffn_up", i));
+    HSC_TRY(hsc__bind_linear(src, &l->w_out, d, m, HSC__BIAS, err, "blk.%d.ffn_down", i));
     l->attn_scale = 1 / sqrtf((float)desc->config.d_head);
     split_qkv(l, &qkv, d);
     return HSC_OK;
@@ -122,24 +112,22 @@ static hsc_status gguf_layer(hsc__source *src, hsc__desc *desc, int i, hsc_error
 hsc_status hsc__gpt2_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err)
 {
     hsc_config *c = &desc->config;
-    const hsc__gguf *g = src->gguf;
     double eps;
-    HSC_TRY(hsc__meta_int(src, "gpt2.embedding_length", 1 << 20, &c->d_model, err));
-    HSC_TRY(hsc__meta_int(src, "gpt2.block_count", 4096, &c->n_layers, err));
-    HSC_TRY(hsc__meta_int(src, "gpt2.attention.head_count", 4096, &c->n_heads, err));
-    HSC_TRY(hsc__meta_int(src, "gpt2.context_length", 1 << 24, &c->n_ctx, err));
-    HSC_TRY(hsc__meta_int(src, "gpt2.feed_forward_length", 1 << 24, &c->d_mlp, err));
-    HSC_TRY(hsc__gguf_get_double(g, "gpt2.attention.layer_norm_epsilon", 1e-5, &eps, err));
+    HSC_TRY(hsc__meta_int(src, "embedding_length", 1 << 20, &c->d_model, err));
+    HSC_TRY(hsc__meta_int(src, "block_count", 4096, &c->n_layers, err));
+    HSC_TRY(hsc__meta_int(src, "attention.head_count", 4096, &c->n_heads, err));
+    HSC_TRY(hsc__meta_int(src, "context_length", 1 << 24, &c->n_ctx, err));
+    HSC_TRY(hsc__meta_int(src, "feed_forward_length", 1 << 24, &c->d_mlp, err));
+    HSC_TRY(hsc__meta_double(src, "attention.layer_norm_epsilon", 1e-5, &eps, err));
     HSC_TRY(check_heads(c, src->path, err));
     HSC_TRY(hsc__meta_vocab(src, &c->d_vocab, err));
     desc->norm_eps = (float)eps;
     desc->act = HSC__ACT_GELU_TANH;
     fill_common(desc);
     HSC_TRY(hsc__desc_layers(src, desc, err));
-    HSC_TRY(hsc__bind_unembed(src, desc, "token_embd.weight", "output.weight", true, err));
+    HSC_TRY(hsc__bind_unembed(src, desc, desc->config.d_model, "token_embd.weight", "output.weight", true, err));
     HSC_TRY(hsc__bind_matrix(src, &desc->pos_embed, c->n_ctx, c->d_model, false, err, "position_embd.weight"));
-    HSC_TRY(hsc__bind_vector(src, &desc->ln_final.gain, c->d_model, err, "output_norm.weight"));
-    HSC_TRY(hsc__bind_vector(src, &desc->ln_final.bias, c->d_model, err, "output_norm.bias"));
+    HSC_TRY(hsc__bind_norm(src, &desc->ln_final, c->d_model, HSC__BIAS, err, "output_norm"));
     for (int i = 0; i < c->n_layers; i++) HSC_TRY(gguf_layer(src, desc, i, err));
     return HSC_OK;
 }

@@ -81,6 +81,8 @@ static hsc_status check_says_all(const hsc__convert *c, hsc__act act, hsc_error 
             i, d->config.d_head);
         HSC_FAIL_IF(d->layers[i].attn_cap > 0 || d->layers[i].window > 0, HSC_EUNSUPPORTED,
                     "%s: a window or a cap of attention in layer L%d cannot be told in GGUF", c->in, i);
+        HSC_FAIL_IF(d->layers[i].rope.scaled, HSC_EUNSUPPORTED,
+                    "%s: scaled rotary positions are not converted between folders and GGUF", c->in);
     }
     return HSC_OK;
 }
@@ -241,6 +243,8 @@ static hsc_status make_config(hsc__convert *c, json_t *o, hsc_error *err)
     double theta;
     HSC_TRY(hsc__gguf_get_double(c->gguf, "llama.rope.freq_base", 10000, &theta, err));
     if (llama) HSC_TRY(check_biases(c, err));
+    HSC_FAIL_IF(d->layers[0].rope.scaled || d->layers[0].window > 0, HSC_EUNSUPPORTED,
+                "%s: scaled rotary positions and sliding windows are not converted between folders and GGUF", c->in);
     int failed = set(o, "architectures", json_pack("[s]", llama ? "LlamaForCausalLM" : "GPT2LMHeadModel")) |
                  set(o, "model_type", json_string(d->config.arch));
     failed |= llama ? add_llama(o, d, theta) : add_gpt2(o, d);
