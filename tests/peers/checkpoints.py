@@ -10,8 +10,10 @@ import os
 import gguf
 import numpy as np
 import torch
+import transformers
+from families import FAMILIES, family_for, family_of, head_width
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.utils import logging
 
 import reference
@@ -27,6 +29,28 @@ LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_si
          "intermediate_size": 88, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
          "max_position_embeddings": 64, "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
          "tie_word_embeddings": False}
+_COMMON = {"vocab_size": 97, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
+           "intermediate_size": 72, "max_position_embeddings": 64}
+_GROUPED = {**_COMMON, "num_key_value_heads": 2, "head_dim": 12, "rms_norm_eps": 1e-5, "tie_word_embeddings": False}
+MISTRAL = {**_GROUPED, "model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 8}
+QWEN2 = {**_GROUPED, "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "head_dim": ...}
+QWEN3 = {**_GROUPED, "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}
+PHI3 = {**_GROUPED, "model_type": "phi3", "architectures": ["Phi3ForCausalLM"], "head_dim": ..., "pad_token_id": 0}
+GEMMA2 = {**_GROUPED, "model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"], "num_hidden_layers": 4,
+          "sliding_window": 9, "query_pre_attn_scalar": 20, "tie_word_embeddings": ...}
+GEMMA3 = {**GEMMA2, "model_type": "gemma3_text", "architectures": ["Gemma3ForCausalLM"], "num_hidden_layers": 7}
+GPT_NEOX = {**_COMMON, "model_type": "gpt_neox", "architectures": ["GPTNeoXForCausalLM"], "hidden_act": "gelu",
+            "hidden_size": 64}
+BERT = {**_COMMON, "model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_act": "gelu",
+        "type_vocab_size": 2}
+ROBERTA = {**BERT, "model_type": "roberta", "architectures": ["RobertaForMaskedLM"], "pad_token_id": 1,
+           "max_position_embeddings": 66}
+DISTILBERT = {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"], "vocab_size": 97, "dim": 32,
+              "hidden_dim": 72, "n_layers": 3, "n_heads": 4, "max_position_embeddings": 64}
+MODERNBERT = {**_COMMON, "model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"], "local_attention": 8,
+              "num_hidden_layers": 5, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1,
+              "sep_token_id": 2}
+OPT = {**_COMMON, "model_type": "opt", "architectures": ["OPTForCausalLM"], "ffn_dim": 72, "intermediate_size": ...}
 
 
 def configuration(base, **changes):
@@ -96,17 +120,62 @@ def llama_tensors(config, seed):
     return tensors
 
 
-def write_folder(folder, config, tensors, dtype="F32", n_shards=1, prefix=True, extra=None, dtype_of=None):
+def _is_body(config):
+    """True for a checkpoint without a head."""
+    name = (config.get("architectures") or [""])[0]
+    return name.endswith("Model") and not name.endswith("LMHeadModel")
+
+
+def random_tensors(config, seed):
+    """The tensors of any model that transformers makes of the configuration, without what is tied to another and without
+    the prefix that a checkpoint without head lacks."""
+    family, random = FAMILIES[config["model_type"]], _Random(seed)
+    made = AutoConfig.for_model(**{k: v for k, v in config.items() if k != "architectures"})
+    with torch.device("cpu"):
+        model = (AutoModel if _is_body(config) else getattr(transformers, family.auto)).from_config(made)
+    family = family_for(model)
+    tensors, seen = {}, set()
+    for name, value in model.state_dict().items():
+        if value.data_ptr() in seen or not value.is_floating_point():
+            continue
+        seen.add(value.data_ptr())
+        if value.ndim == 2:
+            embeds = name.removesuffix(".weight") in (family.embed, family.pos, family.types)
+            scale = family.stored_scale(made) if name.startswith(family.embed) else 1.0
+            gain = (1.0 if name.startswith(family.embed) else 0.5) / scale if embeds else \
+                2.0 if family.unembed and name.startswith(family.unembed) else 1.2
+            new = random.matrix(*value.shape, 1 if embeds else value.shape[1], gain)
+        else:
+            gain = name.endswith(".weight") and not family.less_one
+            new = random.vector(value.shape[0], 1.0 if gain else 0.0)
+        tensors[name.removeprefix(FAMILIES[config["model_type"]].base)] = new
+    return tensors
+
+
+def tensors_of(config, seed):
+    kind = config["model_type"]
+    return {"gpt2": gpt2_tensors, "llama": llama_tensors}.get(kind, random_tensors)(config, seed)
+
+
+def is_head(name, kind):
+    """True for what stands outside the body, and so never has its prefix."""
+    family = FAMILIES[kind]
+    heads = [part + "." for part in (family.unembed, family.head, family.ln_head)
+             if part and not part.startswith(family.base)]
+    return name.startswith((*heads, "cls.", "lm_head.", "embed_out."))
+
+
+def write_folder(folder, config, tensors, dtype="F32", n_shards=1, prefix=True, extra=None, dtype_of=None, rename=None):
     """Writes config.json and model.safetensors, or shards with their index. `extra` are buffers stored as they are;
-    dtype_of(name) may give one tensor another type."""
+    dtype_of(name) may give one tensor another type, `rename` another name."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=1))
-    first = "transformer." if config["model_type"] == "gpt2" else "model."
+    kind, first = config["model_type"], FAMILIES[config["model_type"]].base
     stored = {}
     for name, value in tensors.items():
-        full = first + name if prefix and name != "lm_head.weight" else name
-        kind = (dtype_of and dtype_of(name)) or dtype
-        stored[full] = value.to(DTYPES[kind]).contiguous()
+        full = first + name if prefix and not is_head(name, kind) else name
+        full = (rename or {}).get(full, full)
+        stored[full] = value.to(DTYPES[(dtype_of and dtype_of(name)) or dtype]).contiguous()
     for name, value in (extra or {}).items():
         stored[first + name if prefix else name] = value
     if n_shards == 1:
@@ -126,8 +195,11 @@ def write_folder(folder, config, tensors, dtype="F32", n_shards=1, prefix=True, 
 
 def open_with_transformers(folder, **options):
     """The model of a folder in float32 with eager attention. A weight that it had to make up fails."""
-    model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
-                                                       output_loading_info=True, **options)
+    config = json.loads((folder / "config.json").read_text())
+    body = _is_body(config)
+    auto = AutoModel if body else getattr(transformers, FAMILIES[config["model_type"]].auto)
+    model, info = auto.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager",
+                                       output_loading_info=True, **options)
     tied = set(getattr(model, "all_tied_weights_keys", {}) or {})
     missing = {name for name in info["missing_keys"] if name not in tied}
     assert not missing and not info["mismatched_keys"], f"{folder}: transformers lacks {missing}"
@@ -140,30 +212,41 @@ def open_gguf(path):
                                                 attn_implementation="eager").eval()
 
 
-def query_parts(tensors, config, i, head):
-    """Views of layer i's query weights, and bias where there is one, that belong to one head."""
-    if config["model_type"] == "gpt2":
-        d_head = config["n_embd"] // config["n_head"]
-        rows = slice(head * d_head, (head + 1) * d_head)
-        return [tensors[f"h.{i}.attn.c_attn.weight"][:, rows], tensors[f"h.{i}.attn.c_attn.bias"][rows]]
-    d_head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
-    rows = slice(head * d_head, (head + 1) * d_head)
-    names = [f"layers.{i}.self_attn.q_proj.{kind}" for kind in ("weight", "bias")]
-    return [tensors[name][rows] for name in names if name in tensors]
+def scale_query(tensors, config, i, head, factor):
+    """Multiplies the scores of one head of layer i, or, where q has a norm that the heads share, those of all."""
+    family = family_of(config)
+
+    def name_of(module, kind):
+        return f"{module.format(i=i)}.{kind}".removeprefix(family.base)
+    if family.q_norm:
+        gain = tensors[name_of(family.q_norm, "weight")]
+        gain.copy_((gain + 1) * factor - 1 if family.less_one else gain * factor)
+        return
+    d = head_width(config)
+    first = 3 * head * d if family.fused == "heads" else head * d
+    for kind in ("weight", "bias"):
+        value = tensors.get(name_of(family.q, kind))
+        if value is not None:
+            part = value[:, first : first + d] if family.conv1d and kind == "weight" else value[first : first + d]
+            part *= factor
 
 
-def calibrate(folder, config, tensors, ids, seed):
+def calibrate(folder, config, tensors, ids, seed, types=None):
     """Scales each head's query so that its scores on `ids` spread as SPREAD says, layer after layer: a layer's scores
     depend on the layers before it only. Changes `tensors` in place; `folder` is scratch."""
     random = np.random.default_rng(seed)
     model = open_with_transformers(write_folder(folder, config, tensors))
     body = {name.removeprefix(model.base_model_prefix + "."): value for name, value in model.state_dict().items()}
+    shared = bool(family_of(model.config).q_norm)
+    capped = family_of(model.config).cap(model.config) is not None
     for i in range(model.config.num_hidden_layers):
-        spread = reference.score_spread(reference.activations(model, ids)[f"attn_scores.{i}"])
-        for head, found in enumerate(spread):
-            factor = random.uniform(*SPREAD) / found
-            for part in query_parts(tensors, config, i, head) + query_parts(body, config, i, head):
-                part *= factor
+        aims = random.uniform(*SPREAD, model.config.num_attention_heads)
+        for _ in range(6 if capped else 1):
+            spread = reference.score_spread(reference.activations(model, ids, types)[f"attn_scores.{i}"])
+            factors = [2 / spread.mean()] if shared else aims / spread
+            for head, factor in enumerate(factors):
+                scale_query(tensors, model.config, i, head, factor)
+                scale_query(body, model.config, i, head, factor)
 
 
 def assert_spread(f32):
@@ -189,37 +272,57 @@ def interleave(rows, n_heads):
     return rows.reshape(n_heads, 2, rows.shape[0] // n_heads // 2, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
-GGUF_WHOLE = {
-    "llama": {"embed_tokens.weight": "token_embd.weight", "norm.weight": "output_norm.weight",
-              "lm_head.weight": "output.weight"},
-    "gpt2": {"wte.weight": "token_embd.weight", "wpe.weight": "position_embd.weight",
-             "ln_f.weight": "output_norm.weight", "ln_f.bias": "output_norm.bias", "lm_head.weight": "output.weight"},
-}
-GGUF_LAYER = {
-    "llama": {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attn_q",
-              "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
-              "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"},
-    "gpt2": {"ln_1": "attn_norm", "ln_2": "ffn_norm", "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output",
-             "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
-}
+# What llama.cpp calls an architecture, where transformers has another word, and the member of gguf.MODEL_ARCH.
+GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "gpt_neox": "gptneox", "modernbert": "modern-bert"}
+# What its converter leaves out.
+GGUF_LEFT_OUT = ("cls.", "pooler.", "head.", "decoder.")
 
 
-def _gguf_name(name, arch):
-    if name in GGUF_WHOLE[arch]:
-        return GGUF_WHOLE[arch][name]
-    _, i, rest = name.split(".", 2)
-    stem, kind = rest.rsplit(".", 1)
-    return f"blk.{i}.{GGUF_LAYER[arch][stem]}.{kind}"
+def gguf_arch(config):
+    return GGUF_ARCH.get(config["model_type"], config["model_type"])
+
+
+def _gguf_names(config):
+    """A function from a tensor's Hugging Face name to llama.cpp's, which is the gguf package's own."""
+    member = gguf.MODEL_ARCH[gguf_arch(config).replace("-", "_").upper()]
+    mapping = gguf.get_tensor_name_map(member, config.get("n_layer") or config["num_hidden_layers"])
+    base, bare = FAMILIES[config["model_type"]].base, config["model_type"] in ("bert", "modernbert")
+
+    def name_of(name):
+        full = name if is_head(name, config["model_type"]) or bare else base + name
+        found = mapping.get_name(full, try_suffixes=(".weight", ".bias"))
+        assert found, f"the gguf package has no name for {full}"
+        return found
+    return name_of
+
+
+def _gguf_gpt2_keys(writer, config):
+    writer.add_context_length(config["n_positions"])
+    writer.add_embedding_length(config["n_embd"])
+    writer.add_block_count(config["n_layer"])
+    writer.add_feed_forward_length(config.get("n_inner") or 4 * config["n_embd"])
+    writer.add_head_count(config["n_head"])
+    writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+
+
+def _gguf_rope_keys(writer, config, d_head):
+    scaling = config.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type"))
+    writer.add_rope_dimension_count(int(d_head * config.get("rotary_pct", config.get("partial_rotary_factor", 1.0))))
+    theta = config.get("rope_theta", config.get("rotary_emb_base", 10000.0))
+    writer.add_rope_freq_base(config.get("global_rope_theta", 160000.0) if config["model_type"] == "modernbert" else
+                              config.get("rope_theta", 1e6) if config["model_type"] == "gemma3_text" else theta)
+    if kind in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(kind))
+        writer.add_rope_scaling_factor(scaling["factor"])
+    if kind == "yarn":
+        writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
 
 
 def _gguf_keys(writer, config):
-    if config["model_type"] == "gpt2":
-        writer.add_context_length(config["n_positions"])
-        writer.add_embedding_length(config["n_embd"])
-        writer.add_block_count(config["n_layer"])
-        writer.add_feed_forward_length(config.get("n_inner") or 4 * config["n_embd"])
-        writer.add_head_count(config["n_head"])
-        writer.add_layer_norm_eps(config["layer_norm_epsilon"])
+    kind = config["model_type"]
+    if kind == "gpt2":
+        _gguf_gpt2_keys(writer, config)
         return
     n_heads, d = config["num_attention_heads"], config["hidden_size"]
     d_head = config.get("head_dim") or d // n_heads
@@ -232,41 +335,78 @@ def _gguf_keys(writer, config):
     if d_head * n_heads != d:
         writer.add_key_length(d_head)
         writer.add_value_length(d_head)
-    writer.add_rope_dimension_count(d_head)
-    writer.add_rope_freq_base(config["rope_theta"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if kind != "bert":
+        _gguf_rope_keys(writer, config, d_head)
+    family = FAMILIES[kind]
+    made = AutoConfig.for_model(**{k: v for k, v in config.items() if k != "architectures"})
+    (writer.add_layer_norm_rms_eps if family.norm == "rms" else writer.add_layer_norm_eps)(family.eps(made))
     writer.add_vocab_size(config["vocab_size"])
+    window = config["local_attention"] if kind == "modernbert" else config.get("sliding_window")
+    if window and kind not in ("qwen2", "qwen3"):
+        writer.add_sliding_window(window)
+    if kind == "gemma2":
+        writer.add_attn_logit_softcapping(made.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(made.final_logit_softcapping)
+    if kind == "gpt_neox":
+        writer.add_parallel_residual(made.use_parallel_residual)
+    if not family.causal:
+        writer.add_causal_attention(False)
 
 
 def _in_gguf_order(name, array, config):
     """From transformers' order of rows and columns to llama.cpp's."""
-    if config["model_type"] == "gpt2":  # Conv1D [in][out] becomes Linear [out][in]
+    kind = config["model_type"]
+    if kind == "gpt2":  # Conv1D [in][out] becomes Linear [out][in]
         return array.T if name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")) else array
     n_heads = config["num_attention_heads"]
+    if kind == "gpt_neox" and ".query_key_value." in name:  # head by head becomes all of q, then k, then v
+        return array.reshape(n_heads, 3, -1, *array.shape[1:]).swapaxes(0, 1).reshape(array.shape)
+    if kind not in ("llama", "mistral"):
+        return array
     if ".q_proj." in name:
         return interleave(array, n_heads)
     return interleave(array, config.get("num_key_value_heads") or n_heads) if ".k_proj." in name else array
 
 
-def write_gguf(path, config, tensors, kind="F32", embedding=None):
+def _is_float32(name, value):
+    """Vectors, positions and segments stay as they are in llama.cpp's files."""
+    return value.ndim == 1 or "position_embeddings" in name or "token_type" in name or name == "wpe.weight"
+
+
+def add_rope_factors(writer, config, folder):
+    """llama3's scaling is a tensor of divisors, here those that transformers' own frequencies stand for."""
+    model = open_with_transformers(folder)
+    theta = config["rope_theta"]
+    d = head_width(model.config)
+    plain = 1.0 / theta ** (torch.arange(0, d, 2).float() / d)
+    writer.add_tensor("rope_freqs.weight", (plain / model.model.rotary_emb.inv_freq).numpy())
+
+
+def write_gguf(path, config, tensors, kind="F32", embedding=None, folder=None):
     """Writes a GGUF with matrices of type `kind` (the embedding of type `embedding`) and returns the tensors as the
-    file holds them, dequantised, under their Hugging Face names."""
-    arch, held = config["model_type"], {}
-    writer = gguf.GGUFWriter(path, arch)
+    file holds them, dequantised, under their Hugging Face names. `folder` is the same model, for rotary factors."""
+    held, name_of = {}, _gguf_names(config)
+    less_one = FAMILIES[config["model_type"]].less_one
+    writer = gguf.GGUFWriter(path, gguf_arch(config))
     writer.add_name(path.stem)
     _gguf_keys(writer, config)
+    if folder:
+        add_rope_factors(writer, config, folder)
     for name, value in tensors.items():
-        type_name = (embedding or kind) if name in ("embed_tokens.weight", "wte.weight") else kind
-        qtype = GGUF_TYPES["F32" if value.ndim == 1 or name == "wpe.weight" else type_name]
+        if name.startswith(GGUF_LEFT_OUT):
+            continue
+        embeds = name in ("embed_tokens.weight", "wte.weight")
+        qtype = GGUF_TYPES["F32" if _is_float32(name, value) else (embedding or kind) if embeds else kind]
         array = value.numpy().astype(np.float32)
-        stored = np.ascontiguousarray(_in_gguf_order(name, array, config))
+        gain = less_one and name.endswith("norm.weight")
+        stored = np.ascontiguousarray(_in_gguf_order(name, array + np.float32(1) if gain else array, config))
         data = gguf.quants.quantize(stored, qtype)
-        writer.add_tensor(_gguf_name(name, arch), data, raw_dtype=qtype)
+        writer.add_tensor(name_of(name), data, raw_dtype=qtype)
         # Where each number of `stored` came from tells where its dequantised self goes back to.
         source = _in_gguf_order(name, np.arange(array.size).reshape(array.shape), config)
         back = np.empty(array.size, np.float32)
         back[source.reshape(-1)] = gguf.quants.dequantize(data, qtype).reshape(-1)
-        held[name] = torch.from_numpy(back.reshape(array.shape))
+        held[name] = torch.from_numpy(back.reshape(array.shape) - np.float32(1 if gain else 0))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

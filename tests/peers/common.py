@@ -35,12 +35,12 @@ GROUPS = {
     "logits": ["logits"],
     "scores": ["attn_scores"],
     "heads": ["q", "k", "v", "rot_q", "rot_k", "z"],
-    "norms": ["ln1", "ln2", "ln_final"],
-    "residual": ["embed", "pos_embed", "resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post"],
+    "norms": ["ln1", "ln2", "ln_final", "ln_head"],
+    "residual": ["embed", "token_type_embed", "pos_embed", "resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post", "pooled"],
     "mlp": ["mlp_pre", "mlp_up", "mlp_post"],
 }
 GROUP_OF = {site: group for group, sites in GROUPS.items() for site in sites}
-ONCE = {"embed", "pos_embed", "ln_final", "logits"}
+ONCE = {"embed", "token_type_embed", "pos_embed", "ln_final", "pooled", "ln_head", "logits"}
 
 # How far from transformers' float32 a figure may lie: an absolute weight for pattern, a share of the row's largest
 # magnitude for logits, a share of the token row's own norm for every other site.
@@ -119,8 +119,9 @@ def tensor_name(site, layer):
     return site if site in ONCE else f"{site}.{layer}"
 
 
-def deviation(site, got, want):
-    """The worst figure of a site: what the bars above are about. Both are numpy arrays of one shape."""
+def deviation(site, got, want, causal=True):
+    """The worst figure of a site: what the bars above are about. Both are numpy arrays of one shape. Weights must be 0
+    where they are exactly 0 in `want`, and on later tokens when the model is causal."""
     import numpy as np
     assert got.shape == want.shape, f"{site}: shape {got.shape}, not {want.shape}"
     got, want = got.astype(np.float64), want.astype(np.float64)
@@ -130,7 +131,7 @@ def deviation(site, got, want):
         got, want = (np.where(np.isneginf(a), 0, a).swapaxes(0, 1) for a in (got, want))
     assert np.isfinite(got).all(), f"{site}: not finite"
     if site == "pattern":
-        assert not np.triu(got, 1).any(), "pattern: weight on a later token"
+        assert not causal or not np.triu(got, 1).any(), "pattern: weight on a later token"
         return float(np.abs(got - want).max())
     difference = (got - want).reshape(len(got), -1)
     want = want.reshape(len(want), -1)
@@ -145,8 +146,8 @@ class Report:
     """Collects the worst figure of each group of sites and prints it beside its bar and float32's own floor."""
     HEADER = f"{'checkpoint and tokens':29} {'group':9} {'worst':>9} {'bar':>8} {'floor':>9} {'ratio':>6}  where"
 
-    def __init__(self):
-        self.failures, self.floors = [], {}
+    def __init__(self, causal=True):
+        self.failures, self.floors, self.causal = [], {}, causal
         print(self.HEADER, flush=True)
 
     def run(self, name, model, folder, f32, f64, to_bar=True, **source):
@@ -159,7 +160,7 @@ class Report:
         """got, f32, f64: {tensor name: array} of the program, of transformers, and of the same in float64. The floor of
         a checkpoint's tensor is the worst seen so far: a short sequence after a long one is not judged by the luck of
         one row. Without to_bar a figure past its bar is reported, and only the floor's multiple is held."""
-        label, rows = f"{name} {len(f32['logits'])}", {}
+        label, rows = f"{name} {len(f32['ln_final'])}", {}
         absent = [key for key in f32 if key not in got]
         if absent:
             self.failures.append(f"{label}: the program did not save {', '.join(absent)}")
@@ -169,11 +170,11 @@ class Report:
             site = key.split(".")[0]
             bar = PATTERN_BAR if site == "pattern" else ROW_BAR
             try:
-                worst = deviation(site, got[key], f32[key])
+                worst = deviation(site, got[key], f32[key], self.causal)
             except AssertionError as fault:
                 self.failures.append(f"{label}: {key}: {fault}")
                 continue
-            floor = max(deviation(site, f32[key], f64[key]), self.floors.get((name, key), 0.0))
+            floor = max(deviation(site, f32[key], f64[key], self.causal), self.floors.get((name, key), 0.0))
             self.floors[name, key] = floor
             ratio = 0.0 if worst == 0 else worst / floor if floor > 0 else float("inf")
             row = rows.setdefault(GROUP_OF[site], {"worst": -1.0, "floor": 0.0, "ratio": -1.0, "bar": bar})

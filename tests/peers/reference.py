@@ -1,7 +1,7 @@
 """Activations of a transformers model at every site of headscope, in float32 from the model itself and in float64.
 
 float32: forward hooks on transformers' own modules, run eagerly. Only the scores and the rotation, which no module puts
-out, are computed again with transformers' own functions, and what follows from them is checked against what it did.
+out, are computed again from what the modules gave, and what follows from them is checked against what transformers did.
 float64: the same mathematics written out below on the same weights. transformers cannot give it (its RMSNorm, softmax
 and rotary angles fall back to float32 in a model that was made double). It is checked against the float32 run.
 """
@@ -9,43 +9,42 @@ import math
 
 import numpy as np
 import torch
+from families import family_for, family_of, head_act, head_width
 from transformers.activations import ACT2FN
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 # The float64 forward and transformers' float32 one are the same function as long as they agree this well.
 AGREE = 1e-4
 
 
-def activations(model, ids):
+def activations(model, ids, types=None):
     """{tensor name: float32 array}: what transformers computes, batch dimension dropped."""
-    read = _read_gpt2 if model.config.model_type == "gpt2" else _read_llama
     with torch.no_grad():
-        sites, out = read(model.eval(), torch.tensor([list(ids)]))
+        sites, out = _read(model.eval(), torch.tensor([list(ids)]), types)
     n_layers = model.config.num_hidden_layers
     for layer in range(n_layers):
         assert torch.equal(sites[f"pattern.{layer}"], out.attentions[layer])
-        again = torch.softmax(sites[f"attn_scores.{layer}"], -1)
-        assert (again - out.attentions[layer]).abs().max() < 2e-6, "the scores are not those of the pattern"
+        off = (_softmax(sites[f"attn_scores.{layer}"]) - out.attentions[layer]).abs().max()
+        assert off < 2e-6, f"the scores are not those of the pattern, which is {off:.1e} away"
         assert torch.equal(sites[f"resid_pre.{layer}"], out.hidden_states[layer])
-    assert torch.equal(sites["ln_final"], out.hidden_states[n_layers])
-    sites["logits"] = out.logits
+    if "project_out" not in family_of(model.config).head or not _has(model, family_of(model.config).head):
+        assert torch.equal(sites["ln_final"], out.hidden_states[n_layers])
     return {name: value[0].float().numpy() for name, value in sites.items()}
 
 
-def exact(model, ids):
+def exact(model, ids, types=None):
     """{tensor name: float64 array}: the same sites in float64 throughout."""
-    run = _exact_gpt2 if model.config.model_type == "gpt2" else _exact_llama
     with torch.no_grad():
-        return {name: value.numpy() for name, value in run(model, torch.tensor(list(ids))).items()}
+        return {name: value.numpy() for name, value in _exact(model, torch.tensor(list(ids)), types).items()}
 
 
-def both(model, ids):
+def both(model, ids, types=None):
     """(float32 sites, float64 sites), checked against each other."""
     from common import deviation
-    f32, f64 = activations(model, ids), exact(model, ids)
+    f32, f64 = activations(model, ids, types), exact(model, ids, types)
     assert f32.keys() == f64.keys(), f32.keys() ^ f64.keys()
     for name in f32:
-        assert deviation(name.split(".")[0], f32[name], f64[name]) < AGREE, f"{name}: the two references differ"
+        off = deviation(name.split(".")[0], f32[name], f64[name], causal=family_of(model.config).causal)
+        assert off < AGREE, f"{name}: the two references differ by {off:.1e}"
     return f32, f64
 
 
@@ -56,30 +55,30 @@ def score_spread(scores):
     mean = np.where(seen, scores, 0).sum(-1, keepdims=True) / seen.sum(-1, keepdims=True)
     square = np.where(seen, scores - mean, 0) ** 2
     # The first rows have few keys to spread over: n - 1 of a row's n differences are free.
-    return np.sqrt(square.sum((-1, -2)) / (seen.sum(-1) - 1).sum(-1))
+    return np.sqrt(square.sum((-1, -2)) / np.maximum(seen.sum(-1) - 1, 0).sum(-1))
 
 
 class _Hooks:
     """Keeps what goes into and comes out of modules while a model runs."""
 
-    def __init__(self):
-        self.sites, self.handles = {}, []
+    def __init__(self, model):
+        self.model, self.sites, self.handles = model, {}, []
 
     def output(self, module, *names, split=None, pick=None):
         def keep(_, __, out):
             out = out if pick is None else out[pick]
             for name, part in zip(names, out.split(split, -1) if split else [out]):
                 self.sites[name] = part.detach().clone()
-        self.handles.append(module.register_forward_hook(keep))
+        self.handles.append(self.model.get_submodule(module).register_forward_hook(keep))
 
     def input(self, module, name):
         def keep(_, args, kwargs):
             self.sites[name] = (args[0] if args else kwargs["hidden_states"]).detach().clone()
-        self.handles.append(module.register_forward_pre_hook(keep, with_kwargs=True))
+        self.handles.append(self.model.get_submodule(module).register_forward_pre_hook(keep, with_kwargs=True))
 
-    def run(self, model, ids):
+    def run(self, ids, **more):
         try:
-            return model(ids, output_attentions=True, output_hidden_states=True, use_cache=False)
+            return self.model(ids, output_attentions=True, output_hidden_states=True, **more)
         finally:
             for handle in self.handles:
                 handle.remove()
@@ -87,166 +86,274 @@ class _Hooks:
 
 def _heads(flat, n_heads):
     """[batch][n_pos][n_heads * d_head] -> [batch][n_pos][n_heads][d_head]"""
-    return flat.view(*flat.shape[:-1], n_heads, -1)
+    return flat.reshape(*flat.shape[:-1], n_heads, -1)
 
 
-def _scores(q, k, scale):
-    """Masked scores [batch][n_heads][n_query][n_key] of q [batch][n_pos][n_heads][d] and k [..][n_kv_heads][d]."""
+def _kv_heads(config):
+    return getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+
+
+def _split_qkv(family, config, fused):
+    """q, k, v [..][n_heads or n_kv_heads][d_head] of one matrix's output."""
+    n, kv, d = config.num_attention_heads, _kv_heads(config), head_width(config)
+    if family.fused == "heads":
+        return fused.reshape(*fused.shape[:-1], n, 3, d).unbind(-2)
+    parts = fused.split([n * d, kv * d, kv * d], -1)
+    return [_heads(part, heads) for part, heads in zip(parts, (n, kv, kv))]
+
+
+def _rotate(x, cos, sin):
+    """Turns pairs (j, j + r/2) of the first r values of each head; x [..][n_pos][n_heads][d], cos and sin [n_pos][r/2]."""
+    half = cos.shape[-1]
+    cos, sin = cos[:, None], sin[:, None]
+    a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+
+def _angles(model, family, i, n, dtype):
+    """Cosines and sines [n][r/2] as layer i's rotation has them, products and functions in `dtype`."""
+    rotary, kind = model.get_submodule(family.rotary), family.rope_kind(model.config, i)
+    name = "" if kind is None else kind + "_"
+    inv_freq, scale = getattr(rotary, name + "inv_freq"), getattr(rotary, name + "attention_scaling")
+    angle = torch.arange(n, dtype=dtype)[:, None] * inv_freq.to(dtype)
+    return angle.cos() * scale, angle.sin() * scale
+
+
+def _visible(family, config, i, n):
+    """[n_query][n_key], true where a query sees a key."""
+    distance = torch.arange(n)[:, None] - torch.arange(n)[None]
+    seen = distance >= 0 if family.causal else torch.ones(n, n, dtype=torch.bool)
+    window = family.window(config, i)
+    return seen if window is None else seen & (distance.abs() < window)
+
+
+def _scores(family, config, i, q, k):
+    """Masked scores [..][n_heads][n_query][n_key] of q [..][n_pos][n_heads][d] and k [..][n_pos][n_kv_heads][d]."""
     k = k.repeat_interleave(q.shape[-2] // k.shape[-2], dim=-2)
-    scores = torch.matmul(q.transpose(-3, -2), k.transpose(-3, -2).transpose(-1, -2)) * scale
-    n = scores.shape[-1]
-    return scores.masked_fill(~torch.ones(n, n, dtype=torch.bool).tril(), -math.inf)
+    scores = torch.matmul(q.transpose(-3, -2), k.transpose(-3, -2).transpose(-1, -2)) * family.scale(config, i)
+    cap = family.cap(config)
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
+    return scores.masked_fill(~_visible(family, config, i, scores.shape[-1]), -math.inf)
 
 
-def _read_gpt2(model, ids):
-    config, body, hooks = model.config, model.transformer, _Hooks()
-    hooks.output(body.wte, "embed")
-    hooks.output(body.wpe, "pos_embed")
-    for i, block in enumerate(body.h):
-        hooks.input(block, f"resid_pre.{i}")
-        hooks.output(block.ln_1, f"ln1.{i}")
-        hooks.output(block.attn.c_attn, f"q.{i}", f"k.{i}", f"v.{i}", split=config.n_embd)
-        hooks.output(block.attn, f"pattern.{i}", pick=1)
-        hooks.input(block.attn.c_proj, f"z.{i}")
-        hooks.output(block.attn.c_proj, f"attn_out.{i}")
-        hooks.input(block.ln_2, f"resid_mid.{i}")
-        hooks.output(block.ln_2, f"ln2.{i}")
-        hooks.output(block.mlp.c_fc, f"mlp_pre.{i}")
-        hooks.input(block.mlp.c_proj, f"mlp_post.{i}")
-        hooks.output(block.mlp.c_proj, f"mlp_out.{i}")
-        hooks.output(block, f"resid_post.{i}")
-    hooks.output(body.ln_f, "ln_final")
-    out = hooks.run(model, ids)
-    sites = hooks.sites
-    if sites["pos_embed"].shape[0] != 1:
-        sites["pos_embed"] = sites["pos_embed"][None]
-    for i, block in enumerate(body.h):
-        for name in ("q", "k", "v", "z"):
-            sites[f"{name}.{i}"] = _heads(sites[f"{name}.{i}"], config.n_head)
-        sites[f"attn_scores.{i}"] = _scores(sites[f"q.{i}"], sites[f"k.{i}"], block.attn.scaling)
-    return sites, out
+def _softmax(scores):
+    return torch.softmax(scores, -1)
 
 
-def _read_llama(model, ids):
-    config, body, hooks = model.config, model.model, _Hooks()
-    hooks.output(body.embed_tokens, "embed")
-    hooks.output(body.rotary_emb, "cos", pick=0)
-    hooks.output(body.rotary_emb, "sin", pick=1)
-    for i, block in enumerate(body.layers):
-        attention, mlp = block.self_attn, block.mlp
-        hooks.input(block, f"resid_pre.{i}")
-        hooks.output(block.input_layernorm, f"ln1.{i}")
-        for name, module in (("q", attention.q_proj), ("k", attention.k_proj), ("v", attention.v_proj)):
-            hooks.output(module, f"{name}.{i}")
-        hooks.output(attention, f"pattern.{i}", pick=1)
-        hooks.input(attention.o_proj, f"z.{i}")
-        hooks.output(attention.o_proj, f"attn_out.{i}")
-        hooks.input(block.post_attention_layernorm, f"resid_mid.{i}")
-        hooks.output(block.post_attention_layernorm, f"ln2.{i}")
-        hooks.output(mlp.gate_proj, f"mlp_pre.{i}")
-        hooks.output(mlp.up_proj, f"mlp_up.{i}")
-        hooks.input(mlp.down_proj, f"mlp_post.{i}")
-        hooks.output(mlp.down_proj, f"mlp_out.{i}")
-        hooks.output(block, f"resid_post.{i}")
-    hooks.output(body.norm, "ln_final")
-    out = hooks.run(model, ids)
-    sites = hooks.sites
-    cos, sin = sites.pop("cos"), sites.pop("sin")
-    for i, block in enumerate(body.layers):
-        for name, n_heads in (("q", config.num_attention_heads), ("k", config.num_key_value_heads),
-                              ("v", config.num_key_value_heads), ("z", config.num_attention_heads)):
-            sites[f"{name}.{i}"] = _heads(sites[f"{name}.{i}"], n_heads)
-        q, k = apply_rotary_pos_emb(sites[f"q.{i}"], sites[f"k.{i}"], cos, sin, unsqueeze_dim=2)
-        sites[f"rot_q.{i}"], sites[f"rot_k.{i}"] = q, k
-        sites[f"attn_scores.{i}"] = _scores(q, k, block.self_attn.scaling)
-    return sites, out
+def _hook_layer(hooks, family, config, i):
+    """Hooks of one block. Fused outputs are kept under names of their own and split afterwards."""
+    def at(name):
+        return getattr(family, name).format(i=i)
+    post, parallel = family.post_norm(config), family.parallel(config)
+    hooks.input(at("layer"), f"resid_pre.{i}")
+    hooks.output(at("ln1"), f"ln1.{i}")
+    hooks.output(at("ln2"), f"ln2.{i}")
+    hooks.output(at("attention"), f"pattern.{i}", pick=1)
+    for name in ("qkv",) if family.fused else ("q", "k", "v"):
+        hooks.output(at("q" if name == "qkv" else name), f"{name}.{i}")
+    for name in ("q_norm", "k_norm"):
+        if getattr(family, name):
+            hooks.output(at(name), f"{name}.{i}")
+    hooks.input(at("o"), f"z.{i}")
+    hooks.output(at("ln1_post") if family.ln1_post else at("o"), f"attn_out.{i}")
+    if not parallel:
+        hooks.input(at("ln1") if post else at("ln2"), f"resid_mid.{i}")
+    if family.gate_up:
+        hooks.output(at("w_in"), f"mlp_pre.{i}", f"mlp_up.{i}", split=hooks.model.get_submodule(at("w_out")).in_features)
+    else:
+        hooks.output(at("w_in"), f"mlp_pre.{i}")
+        if family.w_up:
+            hooks.output(at("w_up"), f"mlp_up.{i}")
+    hooks.input(at("w_out"), f"mlp_post.{i}")
+    hooks.output(at("ln2_post") if family.ln2_post else at("w_out"), f"mlp_out.{i}")
+    if post:
+        hooks.input(at("ln2"), f"resid_post.{i}")
+    else:
+        hooks.output(at("layer"), f"resid_post.{i}")
 
 
-def _attend(sites, i, q, k, v, scale):
-    """Scores, pattern and z of one layer; q, k, v are [n_pos][n_heads or n_kv_heads][d_head]."""
-    scores = _scores(q, k, scale)
-    pattern = torch.softmax(scores, -1)
-    v = v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
-    z = torch.matmul(pattern, v.transpose(0, 1)).transpose(0, 1)
-    sites.update({f"attn_scores.{i}": scores, f"pattern.{i}": pattern, f"z.{i}": z})
-    return z.flatten(1)
+def _has(model, name):
+    if not name:
+        return False
+    try:
+        return model.get_submodule(name) is not None
+    except AttributeError:
+        return False
 
 
-def _exact_gpt2(model, ids):
-    config = model.config
-    w = {name.removeprefix("transformer."): value.double() for name, value in model.state_dict().items()}
-    sites = {"embed": w["wte.weight"][ids], "pos_embed": w["wpe.weight"][: len(ids)]}
-
-    def norm(x, name):
-        return torch.nn.functional.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"],
-                                              config.layer_norm_epsilon)
-
-    def affine(x, name):
-        return x @ w[name + ".weight"] + w[name + ".bias"]
-
-    act = ACT2FN[config.activation_function]
-    x = sites["embed"] + sites["pos_embed"]
-    for i in range(config.n_layer):
-        sites[f"resid_pre.{i}"] = x
-        h = sites[f"ln1.{i}"] = norm(x, f"h.{i}.ln_1")
-        q, k, v = (_heads(part, config.n_head) for part in affine(h, f"h.{i}.attn.c_attn").split(config.n_embd, -1))
-        sites.update({f"q.{i}": q, f"k.{i}": k, f"v.{i}": v})
-        scale = q.shape[-1] ** -0.5 if config.scale_attn_weights else 1.0
-        if config.scale_attn_by_inverse_layer_idx:
-            scale /= i + 1
-        out = sites[f"attn_out.{i}"] = affine(_attend(sites, i, q, k, v, scale), f"h.{i}.attn.c_proj")
-        x = sites[f"resid_mid.{i}"] = x + out
-        h = sites[f"ln2.{i}"] = norm(x, f"h.{i}.ln_2")
-        h = sites[f"mlp_pre.{i}"] = affine(h, f"h.{i}.mlp.c_fc")
-        h = sites[f"mlp_post.{i}"] = act(h)
-        h = sites[f"mlp_out.{i}"] = affine(h, f"h.{i}.mlp.c_proj")
-        x = sites[f"resid_post.{i}"] = x + h
-    h = sites["ln_final"] = norm(x, "ln_f")
-    sites["logits"] = h @ w["lm_head.weight"].T
-    return sites
-
-
-def _rotate(x, theta):
-    """Turns pair (j, j + d/2) of row p by p * theta^(-2j/d); x is [n_pos][n_heads][d]."""
-    n, _, d = x.shape
-    angle = torch.arange(n, dtype=torch.float64)[:, None] * theta ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
-    cos, sin = angle.cos()[:, None], angle.sin()[:, None]
-    a, b = x[..., : d // 2], x[..., d // 2 :]
-    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
-
-
-def _exact_llama(model, ids):
-    config = model.config
-    w = {name.removeprefix("model."): value.double() for name, value in model.state_dict().items()}
-    theta = config.rope_parameters["rope_theta"]
-    sites = {"embed": w["embed_tokens.weight"][ids]}
-
-    def norm(x, name):
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + config.rms_norm_eps) * w[name + ".weight"]
-
-    def affine(x, name):
-        return x @ w[name + ".weight"].T + w.get(name + ".bias", 0.0)
-
-    act = ACT2FN[config.hidden_act]
-    x = sites["embed"]
+def _read(model, ids, types):
+    config, family = model.config, family_for(model)
+    hooks = _Hooks(model)
+    hooks.output(family.embed, "embed")
+    for name, site in (("pos", "pos_embed"), ("types", "token_type_embed"), ("ln_final", "ln_final"), ("ln_head", "ln_head"),
+                       ("unembed", "logits")):
+        if _has(model, getattr(family, name)):
+            hooks.output(getattr(family, name), site)
     for i in range(config.num_hidden_layers):
-        at = f"layers.{i}"
-        sites[f"resid_pre.{i}"] = x
-        h = sites[f"ln1.{i}"] = norm(x, f"{at}.input_layernorm")
-        q = sites[f"q.{i}"] = _heads(affine(h, f"{at}.self_attn.q_proj"), config.num_attention_heads)
-        k = sites[f"k.{i}"] = _heads(affine(h, f"{at}.self_attn.k_proj"), config.num_key_value_heads)
-        v = sites[f"v.{i}"] = _heads(affine(h, f"{at}.self_attn.v_proj"), config.num_key_value_heads)
-        q = sites[f"rot_q.{i}"] = _rotate(q, theta)
-        k = sites[f"rot_k.{i}"] = _rotate(k, theta)
-        z = _attend(sites, i, q, k, v, q.shape[-1] ** -0.5)
-        out = sites[f"attn_out.{i}"] = affine(z, f"{at}.self_attn.o_proj")
-        x = sites[f"resid_mid.{i}"] = x + out
-        h = sites[f"ln2.{i}"] = norm(x, f"{at}.post_attention_layernorm")
-        gate = sites[f"mlp_pre.{i}"] = affine(h, f"{at}.mlp.gate_proj")
-        up = sites[f"mlp_up.{i}"] = affine(h, f"{at}.mlp.up_proj")
-        h = sites[f"mlp_post.{i}"] = act(gate) * up
-        h = sites[f"mlp_out.{i}"] = affine(h, f"{at}.mlp.down_proj")
-        x = sites[f"resid_post.{i}"] = x + h
-    h = sites["ln_final"] = norm(x, "norm")
-    sites["logits"] = h @ w["lm_head.weight"].T
+        _hook_layer(hooks, family, config, i)
+    more = {"token_type_ids": torch.tensor([list(types)])} if types is not None else {}
+    out = hooks.run(ids, **more)
+    sites, n = hooks.sites, ids.shape[1]
+    if "logits" in sites:
+        sites["logits"] = out.logits
+    if "ln_final" not in sites:
+        sites["ln_final"] = out.hidden_states[-1]
+    if family.w_embed and _has(model, family.w_embed):  # OPT: what it widens and what it narrows again
+        hooked = model.get_submodule(family.w_embed), model.get_submodule(family.head)
+        sites["embed"] = hooked[0](sites["embed"])
+        sites["ln_final"] = sites.get(f"ln2.{config.num_hidden_layers - 1}") if family.post_norm(config) else \
+            sites["ln_final"]
+        sites["ln_head"] = hooked[1](sites["ln_final"])
+    if _has(model, family.pooler):
+        sites["pooled"] = torch.tanh(model.get_submodule(family.pooler)(sites["ln_final"]))
+        assert torch.allclose(sites["pooled"][:, 0], out.pooler_output, atol=1e-6)
+    for name in ("pos_embed", "token_type_embed"):
+        if name in sites:
+            sites[name] = sites[name].reshape(1, n, -1)
+    for name, value in sites.items():
+        if value.ndim == 2:  # OPT drops the batch before its feed-forward
+            sites[name] = value[None]
+    for i in range(config.num_hidden_layers):
+        if family.fused:
+            sites[f"q.{i}"], sites[f"k.{i}"], sites[f"v.{i}"] = _split_qkv(family, config, sites.pop(f"qkv.{i}"))
+        for name, heads in (("q", config.num_attention_heads), ("k", _kv_heads(config)), ("v", _kv_heads(config)),
+                            ("z", config.num_attention_heads)):
+            sites[f"{name}.{i}"] = _heads(sites[f"{name}.{i}"].flatten(2), heads)
+        q, k = sites[f"q.{i}"], sites[f"k.{i}"]
+        if family.q_norm:
+            q, k = sites.pop(f"q_norm.{i}"), sites.pop(f"k_norm.{i}")
+            if family.heads_first:
+                q, k = q.transpose(1, 2), k.transpose(1, 2)
+        if family.rotary:
+            cos, sin = _angles(model, family, i, n, torch.float32)
+            q, k = sites[f"rot_q.{i}"], sites[f"rot_k.{i}"] = _rotate(q, cos, sin), _rotate(k, cos, sin)
+        sites[f"attn_scores.{i}"] = _scores(family, config, i, q, k)
+    return sites, out
+
+
+class _Weights:
+    """The formula's layers on float64 copies of a model's weights."""
+
+    def __init__(self, model):
+        self.family, self.config = family_for(model), model.config
+        self.w = {name: value.double() for name, value in model.state_dict().items()}
+
+    def has(self, name):
+        return bool(name) and name + ".weight" in self.w
+
+    def affine(self, x, name):
+        w = self.w[name + ".weight"]
+        return x @ (w if self.family.conv1d and w.shape[0] == x.shape[-1] and "lm_head" not in name else w.T) \
+            + self.w.get(name + ".bias", 0.0)
+
+    def norm(self, x, name, always=False):
+        if not name or (not always and not self.has(name)):
+            return x
+        eps, gain, bias = self.family.eps(self.config), self.w.get(name + ".weight"), self.w.get(name + ".bias")
+        if self.family.less_one:
+            gain = gain + 1
+        if self.family.norm == "layer":
+            return torch.nn.functional.layer_norm(x, x.shape[-1:], gain, bias, eps)
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * gain
+
+
+def _exact_attention(model, m, sites, i, x):
+    config, family = m.config, m.family
+    n_heads, kv = config.num_attention_heads, _kv_heads(config)
+
+    def at(name):
+        return getattr(family, name).format(i=i)
+    if family.fused:
+        q, k, v = _split_qkv(family, config, m.affine(x, at("q")))
+    else:
+        q, k, v = (_heads(m.affine(x, at(name)), heads) for name, heads in (("q", n_heads), ("k", kv), ("v", kv)))
+    sites.update({f"q.{i}": q, f"k.{i}": k, f"v.{i}": v})
+    if family.q_norm:
+        q, k = m.norm(q, at("q_norm")), m.norm(k, at("k_norm"))
+    if family.rotary:
+        cos, sin = _angles(model, family, i, len(x), torch.float64)
+        q, k = sites[f"rot_q.{i}"], sites[f"rot_k.{i}"] = _rotate(q, cos, sin), _rotate(k, cos, sin)
+    scores = sites[f"attn_scores.{i}"] = _scores(family, config, i, q, k)
+    pattern = sites[f"pattern.{i}"] = _softmax(scores)
+    v = v.repeat_interleave(n_heads // kv, dim=1)
+    z = sites[f"z.{i}"] = torch.matmul(pattern, v.transpose(0, 1)).transpose(0, 1)
+    out = m.norm(m.affine(z.flatten(1), at("o")), at("ln1_post"))
+    sites[f"attn_out.{i}"] = out
+    return out
+
+
+def _exact_mlp(m, sites, i, x):
+    def at(name):
+        return getattr(m.family, name).format(i=i)
+    act = ACT2FN[m.family.act(m.config)]
+    pre, up = m.affine(x, at("w_in")), None
+    if m.family.gate_up:
+        pre, up = pre.chunk(2, -1)
+    elif m.family.w_up:
+        up = m.affine(x, at("w_up"))
+    sites[f"mlp_pre.{i}"] = pre
+    h = act(pre)
+    if up is not None:
+        sites[f"mlp_up.{i}"] = up
+        h = h * up
+    sites[f"mlp_post.{i}"] = h
+    out = sites[f"mlp_out.{i}"] = m.norm(m.affine(h, at("w_out")), at("ln2_post"))
+    return out
+
+
+def _exact_layer(model, m, sites, i, x):
+    family, config = m.family, m.config
+    ln1, ln2 = family.ln1.format(i=i), family.ln2.format(i=i)
+    affine_free = family.norm == "layer" and not m.has(ln1) and _norms_without_gain(model, ln1)
+    sites[f"resid_pre.{i}"] = x
+    if family.post_norm(config):
+        x = sites[f"resid_mid.{i}"] = x + _exact_attention(model, m, sites, i, x)
+        x = sites[f"ln1.{i}"] = m.norm(x, ln1, affine_free)
+        x = sites[f"resid_post.{i}"] = x + _exact_mlp(m, sites, i, x)
+        x = sites[f"ln2.{i}"] = m.norm(x, ln2, affine_free)
+        return x
+    h = sites[f"ln1.{i}"] = m.norm(x, ln1, affine_free)
+    attention = _exact_attention(model, m, sites, i, h)
+    if family.parallel(config):
+        h = sites[f"ln2.{i}"] = m.norm(x, ln2)
+        x = x + attention + _exact_mlp(m, sites, i, h)
+    else:
+        x = sites[f"resid_mid.{i}"] = x + attention
+        h = sites[f"ln2.{i}"] = m.norm(x, ln2, affine_free)
+        x = x + _exact_mlp(m, sites, i, h)
+    sites[f"resid_post.{i}"] = x
+    return x
+
+
+def _norms_without_gain(model, name):
+    return isinstance(model.get_submodule(name), torch.nn.LayerNorm)
+
+
+def _exact(model, ids, types):
+    m = _Weights(model)
+    family, config, n = m.family, m.config, len(ids)
+    sites = {"embed": m.w[family.embed + ".weight"][ids] * family.stored_scale(config)}
+    if m.has(family.w_embed):
+        sites["embed"] = m.affine(sites["embed"], family.w_embed)
+    x = sites["embed"]
+    if family.types:
+        x = x + sites.setdefault("token_type_embed", m.w[family.types + ".weight"][torch.tensor(types or [0] * n)])
+    if family.pos:
+        at = family.pos_offset(config)
+        x = x + sites.setdefault("pos_embed", m.w[family.pos + ".weight"][at : at + n])
+    x = m.norm(x, family.ln_embed)
+    for i in range(config.num_hidden_layers):
+        x = _exact_layer(model, m, sites, i, x)
+    if family.ln_final and _has(model, family.ln_final):
+        x = m.norm(x, family.ln_final, True)
+    sites["ln_final"] = x
+    if m.has(family.pooler):
+        sites["pooled"] = torch.tanh(m.affine(x, family.pooler))
+    if m.has(family.head):
+        act = ACT2FN[head_act(family, config)] if family.ln_head else torch.nn.Identity()
+        x = sites["ln_head"] = m.norm(act(m.affine(x, family.head)), family.ln_head)
+    if m.has(family.unembed):
+        logits, cap = m.affine(x, family.unembed), family.logit_cap(config)
+        sites["logits"] = logits if cap is None else cap * torch.tanh(logits / cap)
     return sites

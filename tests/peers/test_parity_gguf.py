@@ -31,6 +31,34 @@ GPT2_FILES = [
     ("gguf-gpt2-f16", {"tie_word_embeddings": False, "n_inner": 96}, "F16", None),
     ("gguf-gpt2-q8_0", {}, "Q8_0", None),
 ]
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+BODY = {"architectures": ["BertModel"]}
+# name, configuration, changes to it, type of the matrices. llama.cpp's reader knows one activation a family, and of
+# Gemma the scale of scores that goes with the head's width.
+OTHER_FILES = [
+    ("gguf-llama-linear", make.LLAMA, {"rope_scaling": {"type": "linear", "factor": 2.5}}, "F32"),
+    ("gguf-llama-llama3", make.LLAMA, {"rope_scaling": LLAMA3}, "F32"),
+    ("gguf-llama-yarn", make.LLAMA, {"rope_scaling": YARN}, "F32"),
+    ("gguf-mistral", make.MISTRAL, {}, "F16"),
+    ("gguf-qwen2", make.QWEN2, {"hidden_size": 64, "intermediate_size": 96}, "Q8_0"),
+    ("gguf-qwen3", make.QWEN3, {"tie_word_embeddings": True}, "F32"),
+    ("gguf-qwen3-yarn", make.QWEN3, {"rope_scaling": YARN}, "BF16"),
+    ("gguf-phi3", make.PHI3, {"sliding_window": 9}, "F32"),
+    ("gguf-phi3-q8_0", make.PHI3, {"hidden_size": 64, "intermediate_size": 96}, "Q8_0"),
+    ("gguf-gemma2", make.GEMMA2, {"query_pre_attn_scalar": 12}, "F32"),
+    ("gguf-gemma2-q4_0", make.GEMMA2, {"hidden_size": 64, "head_dim": 16, "query_pre_attn_scalar": 16,
+                                       "intermediate_size": 96, "attn_logit_softcapping": 7.0}, "Q4_0"),
+    ("gguf-gemma3", make.GEMMA3, {"query_pre_attn_scalar": 12}, "F32"),
+    ("gguf-gemma3-linear", make.GEMMA3, {"query_pre_attn_scalar": 12, "rope_theta": 5000.0, "rope_scaling":
+                                         {"rope_type": "linear", "factor": 8.0}}, "F16"),
+    ("gguf-neox", make.GPT_NEOX, {"rotary_pct": 0.5}, "F32"),
+    ("gguf-neox-serial", make.GPT_NEOX, {"use_parallel_residual": False, "rotary_pct": 1.0}, "F16"),
+    ("gguf-bert", make.BERT, BODY, "F32"),
+    ("gguf-bert-q8_0", make.BERT, {**BODY, "hidden_size": 64, "intermediate_size": 96}, "Q8_0"),
+    ("gguf-modernbert", make.MODERNBERT, {"architectures": ["ModernBertModel"]}, "F32"),
+]
 LENGTH = 40
 
 
@@ -44,16 +72,19 @@ def assert_read_alike(file, held):
 
 def compare(report, name, base, changes, kind, embedding, seed):
     config = make.configuration(base, **changes)
-    tensors = (make.gpt2_tensors if base is make.GPT2 else make.llama_tensors)(config, seed)
+    tensors = make.tensors_of(config, seed)
+    report.causal = make.FAMILIES[config["model_type"]].causal
     ids = make.token_ids(config["vocab_size"], LENGTH, seed)
     with common.scratch() as folder:
         make.calibrate(folder / "work", config, tensors, ids, seed)
         file = folder / f"{name}.gguf"
-        held = make.write_gguf(file, config, tensors, kind, embedding)
-        if base is make.LLAMA and "biases" not in name:
+        factors = "llama3" in name and make.write_folder(folder / "whole", config, tensors)
+        held = make.write_gguf(file, config, tensors, kind, embedding, factors)
+        if base is make.LLAMA and "biases" not in name and "rope_scaling" not in changes:
             assert_read_alike(file, held)
         twin = make.write_folder(folder / "twin", config, held)
-        f32, f64 = reference.both(make.open_with_transformers(twin), ids)
+        options = {"add_pooling_layer": False} if config["model_type"] == "bert" else {}
+        f32, f64 = reference.both(make.open_with_transformers(twin, **options), ids)
         make.assert_spread(f32)
         report.run(name, file, folder, f32, f64, ids=ids)
         # Both files hold one model: whatever is in the one must come out of the other.
@@ -66,6 +97,8 @@ def test_random_files():
         compare(report, name, make.LLAMA, {**SMALL, **changes}, kind, embedding, seed)
     for seed, (name, changes, kind, embedding) in enumerate(GPT2_FILES, start=300):
         compare(report, name, make.GPT2, changes, kind, embedding, seed)
+    for seed, (name, base, changes, kind) in enumerate(OTHER_FILES, start=800):
+        compare(report, name, base, changes, kind, None, seed)
     report.finish()
 
 

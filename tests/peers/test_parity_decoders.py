@@ -1,0 +1,114 @@
+"""Decoders beside GPT-2 and Llama: every site of random checkpoints in Hugging Face folders against transformers, float32
+and eager attention, each switch of a family's configuration flipped in turn."""
+import common
+
+import checkpoints as make
+import reference
+from test_generate import greedy
+
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16}
+LONG = {"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.7], "long_factor": [2.0, 3.0, 4.0, 5.0]}
+SIDES = {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5e4},
+         "sliding_attention": {"rope_type": "default", "rope_theta": 300.0}}
+
+# name, configuration, changes to it, how it is stored, lengths of the sequences
+SHAPES = [
+    ("llama-linear", make.LLAMA, {"rope_scaling": {"type": "linear", "factor": 2.5}}, {}, (33,)),
+    ("llama-dynamic", make.LLAMA, {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, {}, (64,)),
+    ("llama-llama3", make.LLAMA, {"rope_scaling": LLAMA3, "rope_theta": 5e5}, {}, (64,)),
+    ("llama-llama3-new", make.LLAMA, {"rope_theta": ..., "rope_parameters": {**LLAMA3, "rope_theta": 1e4}}, {}, (40,)),
+    ("llama-yarn", make.LLAMA, {"rope_scaling": YARN}, {}, (64,)),
+    ("llama-yarn-own", make.LLAMA, {"rope_scaling": {**YARN, "attention_factor": 0.9, "beta_fast": 8.0,
+                                                     "beta_slow": 2.0}}, {}, (40,)),
+    ("llama-yarn-mscale", make.LLAMA, {"rope_scaling": {**YARN, "mscale": 0.7, "mscale_all_dim": 1.2,
+                                                        "truncate": False}}, {}, (40,)),
+    ("mistral", make.MISTRAL, {}, {}, (1, 8, 9, 40)),
+    ("mistral-no-window", make.MISTRAL, {"sliding_window": None, "num_key_value_heads": 4}, {}, (33,)),
+    ("mistral-default-window", make.MISTRAL, {"sliding_window": ..., "head_dim": ...}, {"prefix": False}, (33,)),
+    ("mistral-wide-window", make.MISTRAL, {"sliding_window": 100}, {"dtype": "BF16"}, (40,)),
+    ("qwen2", make.QWEN2, {}, {}, (2, 33)),
+    ("qwen2-window", make.QWEN2, {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 1}, {}, (33,)),
+    ("qwen2-types", make.QWEN2, {"use_sliding_window": True, "sliding_window": 5, "layer_types":
+                                 ["sliding_attention", "full_attention", "sliding_attention"]}, {}, (33,)),
+    ("qwen2-window-off", make.QWEN2, {"sliding_window": 3, "tie_word_embeddings": True}, {"n_shards": 2}, (33,)),
+    ("qwen3", make.QWEN3, {}, {}, (2, 33)),
+    ("qwen3-biases", make.QWEN3, {"attention_bias": True, "tie_word_embeddings": True}, {}, (33,)),
+    ("qwen3-window", make.QWEN3, {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 2}, {}, (33,)),
+    ("qwen3-yarn", make.QWEN3, {"rope_scaling": YARN, "head_dim": 16}, {"dtype": "F16"}, (64,)),
+    ("qwen3-wide", make.QWEN3, {"head_dim": 128, "num_attention_heads": 2, "num_key_value_heads": 1,
+                                "num_hidden_layers": 2}, {}, (64,)),
+    ("phi3", make.PHI3, {}, {}, (2, 33)),
+    ("phi3-window", make.PHI3, {"sliding_window": 6, "num_key_value_heads": None}, {}, (33,)),
+    ("phi3-partial", make.PHI3, {"partial_rotary_factor": 0.75, "tie_word_embeddings": True}, {"dtype": "BF16"}, (33,)),
+    ("phi3-longrope", make.PHI3, {"rope_scaling": LONG, "max_position_embeddings": 256,
+                                  "original_max_position_embeddings": 64}, {}, (64,)),
+    ("phi3-su", make.PHI3, {"rope_scaling": {**LONG, "type": "su", "original_max_position_embeddings": 64},
+                                  "original_max_position_embeddings": 64}, {}, (64,)),
+    ("gemma2", make.GEMMA2, {}, {}, (2, 40)),
+    ("gemma2-caps", make.GEMMA2, {"attn_logit_softcapping": 6.0, "final_logit_softcapping": 3.0}, {}, (33,)),
+    ("gemma2-no-caps", make.GEMMA2, {"attn_logit_softcapping": None, "final_logit_softcapping": None,
+                                     "attention_bias": True}, {}, (33,)),
+    ("gemma2-types", make.GEMMA2, {"layer_types": ["full_attention", "sliding_attention", "sliding_attention",
+                                                   "full_attention"], "query_pre_attn_scalar": 3,
+                                   "hidden_activation": "silu"}, {"dtype": "BF16"}, (33,)),
+    ("gemma2-untied", make.GEMMA2, {"tie_word_embeddings": False, "rope_theta": 500.0}, {"prefix": False}, (33,)),
+    ("gemma3", make.GEMMA3, {}, {}, (2, 40)),
+    ("gemma3-old-fields", make.GEMMA3, {"rope_theta": 2000.0, "rope_local_base_freq": 100.0, "sliding_window_pattern": 3,
+                                        "rope_scaling": {"rope_type": "linear", "factor": 8.0}}, {}, (40,)),
+    ("gemma3-new-fields", make.GEMMA3, {"rope_parameters": SIDES, "layer_types": ["full_attention", "sliding_attention"]
+                                        * 3 + ["full_attention"]}, {}, (40,)),
+    ("gemma3-cap", make.GEMMA3, {"final_logit_softcapping": 4.0, "attention_bias": True}, {"dtype": "F16"}, (33,)),
+    ("neox", make.GPT_NEOX, {}, {"rename": {"lm_head.weight": "embed_out.weight"}}, (1, 2, 33, 64)),
+    ("neox-serial", make.GPT_NEOX, {"use_parallel_residual": False, "rotary_pct": 1.0}, {}, (33,)),
+    ("neox-old-fields", make.GPT_NEOX, {"rotary_pct": 0.5, "rotary_emb_base": 500, "hidden_act": "gelu_fast"},
+     {"prefix": False}, (33,)),
+    ("neox-new-fields", make.GPT_NEOX, {"rope_parameters": {"rope_type": "default", "rope_theta": 700.0,
+                                                            "partial_rotary_factor": 0.5}}, {"dtype": "F16"}, (33,)),
+    ("neox-no-bias", make.GPT_NEOX, {"attention_bias": False, "tie_word_embeddings": True}, {}, (33,)),
+    ("neox-many-heads", make.GPT_NEOX, {"hidden_size": 160, "num_attention_heads": 20, "num_hidden_layers": 2,
+                                        "layer_norm_eps": 1e-3}, {"n_shards": 3}, (40,)),
+    ("opt", make.OPT, {}, {}, (1, 2, 33, 64)),
+    ("opt-after", make.OPT, {"do_layer_norm_before": False}, {}, (33,)),
+    ("opt-no-bias", make.OPT, {"enable_bias": False, "activation_function": "gelu"}, {"prefix": False}, (33,)),
+    ("opt-plain-norms", make.OPT, {"layer_norm_elementwise_affine": False, "tie_word_embeddings": False}, {}, (33,)),
+    ("opt-narrow", make.OPT, {"word_embed_proj_dim": 20, "do_layer_norm_before": False}, {}, (2, 33)),
+    ("opt-narrow-before", make.OPT, {"word_embed_proj_dim": 24, "tie_word_embeddings": False}, {"prefix": False}, (33,)),
+    ("opt-no-final", make.OPT, {"_remove_final_layer_norm": True}, {"dtype": "F16"}, (33,)),
+]
+
+
+def test_random_checkpoints():
+    report = common.Report()
+    for seed, (name, base, changes, how, lengths) in enumerate(SHAPES, start=400):
+        config = make.configuration(base, **changes)
+        tensors = make.tensors_of(config, seed)
+        with common.scratch() as folder:
+            longest = make.token_ids(config["vocab_size"], max(lengths), seed)
+            make.calibrate(folder / "work", config, tensors, longest, seed)
+            model = make.write_folder(folder / name, config, tensors, **how)
+            peer = make.open_with_transformers(model)
+            for n in sorted(lengths, reverse=True):
+                f32, f64 = reference.both(peer, longest[:n])
+                if n == max(lengths):
+                    make.assert_spread(f32)
+                report.run(name, model, folder, f32, f64, ids=longest[:n])
+            for level in common.isa_levels() if "wide" in name else ():
+                f32, f64 = reference.both(peer, longest)
+                report.run(f"{name} {level}", model, folder, f32, f64, ids=longest, env={"HEADSCOPE_ISA": level})
+    report.finish()
+
+
+def test_greedy():
+    """60 tokens written on, each from a cache that windows may have turned into a ring: transformers' own choice."""
+    bases = (make.MISTRAL, make.QWEN2, make.QWEN3, make.PHI3, make.GEMMA2, make.GEMMA3, make.GPT_NEOX, make.OPT)
+    with common.scratch() as folder:
+        for seed, base in enumerate(bases, start=500):
+            config = make.configuration(base, eos_token_id=96, bos_token_id=95)
+            path = make.write_folder(folder / base["model_type"], config, make.random_tensors(config, seed))
+            greedy(path.name, path, make.open_with_transformers(path), [7, 3, 50, 21], n=60)
+
+
+if __name__ == "__main__":
+    common.main(globals())
