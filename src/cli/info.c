@@ -182,8 +182,9 @@ static void add_count(hsc__string *out, uint64_t n)
     }
 }
 
-static void add_architecture(hsc__string *out, const hsc_config *c)
+static void add_architecture(hsc__string *out, const hsc_model *model)
 {
+    const hsc_config *c = hsc_model_config(model);
     hsc__string_printf(out, "architecture  %s, %s\n", c->arch, c->causal ? "causal" : "sees both ways");
     hsc__string_printf(out, "layers        %d\nheads         %d a layer, %d wide", c->n_layers, c->n_heads, c->d_head);
     if (c->n_kv_heads != c->n_heads) hsc__string_printf(out, "; %d of keys and values", c->n_kv_heads);
@@ -194,7 +195,9 @@ static void add_architecture(hsc__string *out, const hsc_config *c)
                        : c->is_rotary   ? "rotary positions"
                                         : "no positions");
     hsc__string_printf(out, "vocabulary    %d, %s\n", c->d_vocab,
-                       c->tied ? "output tied to the embedding" : "output of its own");
+                       !hsc_model_has_site(model, HSC_LOGITS) ? "no output matrix"
+                       : c->tied                              ? "output tied to the embedding"
+                                                              : "output of its own");
 }
 
 static void add_memory(hsc__string *out, const hsc_config *c, const sums *s)
@@ -273,7 +276,7 @@ static int print_text(const values *v, const hsc__opened *opened, const sums *s,
     const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, &why);
     hsc__text_label(&out, opened->name, strlen(opened->name));
     hsc__string_printf(&out, "\n");
-    add_architecture(&out, opened->config);
+    add_architecture(&out, opened->model);
     add_memory(&out, opened->config, s);
     if (v->tokens) add_forecast(&out, v, opened->model, f);
     add_tokenizer(&out, tokenizer, &why);

@@ -46,7 +46,7 @@ hsc_status hsc_edit_head(hsc_edit *out, const hsc_model *model, hsc_site site, i
 int hsc__edit_first_layer(const hsc_edit *edit, int n_layers)
 {
     if (hsc_site_per_layer(edit->site)) return edit->layer;
-    return edit->site == HSC_EMBED || edit->site == HSC_POS_EMBED ? -1 : n_layers;
+    return edit->site <= HSC_POS_EMBED ? -1 : n_layers; /* the embeddings, or what follows the last layer */
 }
 
 int hsc__edit_first_pos(const hsc_edit *edit, int n_tokens)

@@ -6,6 +6,7 @@
 #include "inspect/lab.h"
 #include "base/alloc.h"
 #include "base/status.h"
+#include "model/model.h"
 
 #include <string.h>
 
@@ -117,7 +118,7 @@ static int keep_resid(void *user, const hsc_block *block)
 {
     hsc_lab *lab = user;
     size_t d = (size_t)lab->config->d_model;
-    int layer = block->layer + (block->site == HSC_RESID_POST);
+    int layer = block->layer + (block->site != HSC_RESID_PRE);
     float *to = lab->resid + (size_t)layer * resid_floats(lab) + (size_t)block->first_row * d;
     for (int i = 0; i < block->n_rows; i++)
         memcpy(to + (size_t)i * d, block->data + (size_t)i * block->stride, d * sizeof *to);
@@ -184,14 +185,15 @@ static hsc_status run_text(hsc_lab *lab, const hsc_token *ids, hsc_error *err)
     lab->n_clean = lab->n_kept;
     memcpy(lab->ids, ids, n * sizeof *ids);
     hsc_observer pre = {HSC_RESID_PRE, -1, keep_resid, lab};
-    hsc_observer post = {HSC_RESID_POST, lab->config->n_layers - 1, keep_resid, lab};
+    hsc_site leaves = lab->model->desc.post_norm ? HSC_LN2 : HSC_RESID_POST;
+    hsc_observer post = {leaves, lab->config->n_layers - 1, keep_resid, lab};
     HSC_TRY(hsc_session_observe(lab->session, &pre, err));
     HSC_TRY(hsc_session_observe(lab->session, &post, err));
     hsc_batch batch = {.ids = ids, .n_tokens = lab->n_tokens, .logits = lab->options.logits};
     HSC_TRY(hsc_forward(lab->session, &batch, err));
     hsc_session_observe_clear(lab->session);
     HSC_TRY(keep_run(lab, err));
-    return hsc_session_fork(lab->session, 0, lab->max_seqs, lab->n_tokens, err);
+    return hsc_session_fork(lab->session, 0, lab->max_seqs, hsc_session_length(lab->session, 0), err);
 }
 
 hsc_status hsc_lab_text(hsc_lab *lab, const hsc_token *ids, int n_tokens, hsc_error *err)
