@@ -293,8 +293,8 @@ static hsc_status format_now(hsc__jrun *r, const hsc__jnode *node, const hsc__jv
     }
     if (known) return hsc__jkeep(r, &text, out);
     hsc__string_free(&text);
-    return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "strftime_now of '%.*s'", (int)(format->n & 63),
-                          format->text);
+    return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "strftime_now of '%.*s'",
+                          (int)(format->n < 60 ? format->n : 60), format->text);
 }
 
 static hsc_status make_range(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *args, size_t n, hsc__jvalue *out)
