@@ -46,8 +46,10 @@ headscope_folder(tokenizer LINK hsc_formats PkgConfig::PCRE2)
 headscope_folder(model LINK hsc_tokenizer hsc_nn)
 headscope_folder(inspect LINK hsc_model)
 headscope_folder(tasks LINK hsc_model)
-headscope_folder(plot LINK hsc_base PkgConfig::CAIRO)
-headscope_folder(hub LINK hsc_formats PkgConfig::CURL PkgConfig::CRYPTO)
+if(HEADSCOPE_PROGRAM)
+    headscope_folder(plot LINK hsc_base PkgConfig::CAIRO)
+    headscope_folder(hub LINK hsc_formats PkgConfig::CURL PkgConfig::CRYPTO)
+endif()
 
 # Instruction sets: only a set's own folder is compiled with its flags.
 file(GLOB avx2 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/avx2/*.c)
@@ -55,6 +57,8 @@ set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf
 file(GLOB avx512 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/avx512/*.c)
 set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS
     "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-mprefer-vector-width=512")
+file(GLOB dotprod CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/neon/dotprod_*.c)
+set_source_files_properties(${dotprod} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod")
 
 headscope_objects(core_objects base kernels tensor nn formats tokenizer model inspect tasks)
 set(core_links PkgConfig::UTF8PROC PkgConfig::JANSSON PkgConfig::PCRE2 Threads::Threads m)
@@ -69,6 +73,9 @@ set_target_properties(headscope PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 
 target_include_directories(headscope PUBLIC ${PROJECT_SOURCE_DIR}/include)
 target_link_libraries(headscope PRIVATE ${core_links})
 
+if(NOT HEADSCOPE_PROGRAM)
+    return()
+endif()
 headscope_folder(cli LINK headscope_static hsc_plot hsc_hub PkgConfig::CURL PkgConfig::JANSSON PkgConfig::SQLITE)
 target_include_directories(obj_cli PRIVATE ${PROJECT_SOURCE_DIR}) # examples/lesson/lesson.h
 if(EXISTS ${PROJECT_SOURCE_DIR}/src/cli/main.c)

@@ -10,6 +10,8 @@
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 enum { MAX_LEVELS = 4 };
@@ -48,6 +50,21 @@ static bool has_f16c(void)
 }
 #endif
 
+#if defined(__aarch64__)
+/* The 8-bit dot product: every Arm processor of Apple's computers has it, others say so. */
+static bool has_dotprod(void)
+{
+#if defined(__APPLE__)
+    return true;
+#elif defined(__linux__)
+    enum { ASIMDDP = 1 << 20 }; /* bit of AT_HWCAP (Linux, Documentation/arch/arm64/elf_hwcaps.rst) */
+    return getauxval(AT_HWCAP) & ASIMDDP;
+#else
+    return false;
+#endif
+}
+#endif
+
 static void init_once(void)
 {
     fill_ref(&state.tables[0]);
@@ -66,6 +83,7 @@ static void init_once(void)
     }
 #elif defined(__aarch64__)
     add_level(hsc__kernels_init_neon);
+    if (has_dotprod()) hsc__kernels_add_neon_dotprod(&state.tables[state.n_levels - 1]);
 #endif
     state.chosen = state.n_levels - 1;
     const char *wanted = getenv("HEADSCOPE_ISA");

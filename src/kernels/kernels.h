@@ -65,7 +65,7 @@ static inline size_t hsc__q8_group_bytes(int nr)
  * quantise: n values (a multiple of the block) -> the type's storage: F32, F16, BF16 (nearest, ties to even), Q8_0
  *   (scale max |x| / 127 kept as f16, values rounded away from zero at ties, as the ggml project does), or, for
  *   conversion, Q4_0, Q4_1, Q5_0, Q4_K, Q6_K (scales of the least squared error among candidates). A block that holds a
- *   value that is not finite gets codes of no meaning.
+ *   value that is not finite gets a scale of NaN and reads as NaN throughout.
  *
  * pack: a weight stored [n_out][n_in], rows row_bytes apart; w points at the first row wanted. Writes the panel
  *   panel[k][o] = w[o][k0 + k] for k < n_k, o < n_out <= nr, rows of the panel nr floats apart; columns from n_out on
@@ -102,12 +102,14 @@ static inline size_t hsc__q8_group_bytes(int nr)
  *   pack_t and gemm (the panel's rows nr apart); few_bf16 and few_t_bf16 as few and few_t, x rounded already.
  *
  * q8 (compute kind "q8"): 8-bit activations against quantised weights (kernels/q8.h), in groups of HSC__Q8_GROUP values
- *   along k. quantise_x: per group d = max|x| / 127, q = round(x / d), and the sums of hsc__x8_group. pack_q8 writes a
- *   panel for gemm_q8 of the same level and type; how it lies is the level's own affair (hsc__q8_group_bytes(nr) a
- * group at most, 64-byte aligned where the scratch is). gemm_q8: y[r][c] (mode as in gemm) = over the groups, or halves
- * of groups where the type has them, in rising k: y = y + (d scale) (sum of q_x (q - offset)), the integer sum exact;
- * then y = y + (d sum of q_x) minimum the second only where the type has minima (a level may fuse each product with its
- * sum). few_q8: the same from a mapped weight [n_out][n_in], with chunks of HSC__K_CHUNK as few has.
+ *   along k. quantise_x: per group d = max|x| / 127, q = round(x / d), and the sums of hsc__x8_group; a group that
+ * holds a value that is not finite gets d = sum = NaN and q = 0, so that its products are NaN, one whose max|x| is
+ * below HSC__Q8_LEAST is 0. pack_q8 writes a panel for gemm_q8 of the same level and type; how it lies is the level's
+ * own affair (hsc__q8_group_bytes(nr) a group at most, 64-byte aligned where the scratch is). gemm_q8: y[r][c] (mode as
+ * in gemm) = over the groups, or halves of groups where the type has them, in rising k: y = y + (d scale) (sum of q_x
+ * (q - offset)), the integer sum exact; then y = y + (d sum of q_x) minimum the second only where the type has minima
+ * (a level may fuse each product with its sum). few_q8: the same from a mapped weight [n_out][n_in], with chunks of
+ * HSC__K_CHUNK as few has.
  *
  * row_sum: sum of n values. row_entropy: -sum p ln p over n weights, 0 ln 0 = 0. Both start at a place fixed by the
  * row, so their order is the row's own.
@@ -192,6 +194,8 @@ void hsc__kernels_init_neon(hsc__kernels *table);
 /* What only some CPUs of the avx512 level have: the bf16 and the q8 kind. */
 void hsc__kernels_add_avx512_bf16(hsc__kernels *table);
 void hsc__kernels_add_avx512_vnni(hsc__kernels *table);
+/* What only some CPUs of the neon level have: the 8-bit dot product. */
+void hsc__kernels_add_neon_dotprod(hsc__kernels *table);
 
 /* Tables of every level that this CPU has, lowest (ref) first; returns how many and writes at most capacity. */
 int hsc__kernels_all(const hsc__kernels **out, int capacity);

@@ -78,6 +78,30 @@ static void test_activations(void **state)
     }
 }
 
+/* What a group of activations cannot hold: NaN and infinities make the group NaN, the tiniest values make it 0. */
+static void test_odd_activations(void **state)
+{
+    (void)state;
+    static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY};
+    enum { N = 96 };
+    for (int i = 0; i < 32; i++) {
+        float *x = random_floats(N);
+        for (int j = 0; j < 32; j++) x[64 + j] = 1e-40f;
+        x[32 + i] = odd[i % 4];
+        activations a = quantise(hsc__kernels_get(), x, 1, N), ref = quantise(hsc__kernels_ref(), x, 1, N);
+        assert_memory_equal(a.q, ref.q, N);
+        assert_memory_equal(&a.group[0], &ref.group[0], sizeof *a.group);
+        assert_memory_equal(&a.group[2], &ref.group[2], sizeof *a.group);
+        assert_true(isnan(a.group[1].d) && isnan(a.group[1].sum) && a.group[2].d == 0 && a.group[2].sum == 0);
+        assert_int_equal(a.group[1].total, 0);
+        assert_int_equal(a.group[1].first, 0);
+        for (int j = 32; j < N; j++) assert_int_equal(a.q[j], 0);
+        drop_activations(&a);
+        drop_activations(&ref);
+        drop(x);
+    }
+}
+
 /* The product as a caller with many rows computes it, through a panel full of rubbish. */
 static void by_panels(const matrix *w, int n_out, int n_in, const hsc__x8 *x, int rows, float *y, size_t y_stride)
 {
@@ -155,6 +179,29 @@ static void test_products(void **state)
     assert_false(hsc__kernels_can_q8(HSC_F32) || hsc__kernels_can_q8(HSC_BF16));
 }
 
+/* A row of activations with a value that is not finite gives NaN in all its outputs, in both forms; no other row does.
+ */
+static void test_odd_products(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, OUT = 21, IN = 512 };
+    for (int t = 0; t < N_TYPES; t++) {
+        matrix w = random_blocks(t, OUT, IN, 0);
+        float *x = random_floats(ROWS * IN), few[ROWS * OUT], many[ROWS * OUT];
+        x[IN + 300] = INFINITY;
+        activations a = quantise(hsc__kernels_get(), x, ROWS, IN);
+        by_panels(&w, OUT, IN, &a.x, ROWS, many, OUT);
+        hsc__kernels_get()->few_q8(w.dtype, w.data, w.row_bytes, OUT, IN, &a.x, ROWS, few, OUT);
+        for (int i = 0; i < ROWS * OUT; i++) {
+            assert_int_equal(isnan(few[i]) != 0, i / OUT == 1);
+            assert_int_equal(isnan(many[i]) != 0, i / OUT == 1);
+        }
+        drop_activations(&a);
+        drop(x);
+        drop_matrix(&w);
+    }
+}
+
 /* Columns and rows cut anywhere, and sums cut between groups. */
 static void test_cuts(void **state)
 {
@@ -185,7 +232,8 @@ static void test_cuts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_activations), cmocka_unit_test(test_products),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_activations), cmocka_unit_test(test_odd_activations),
+                                       cmocka_unit_test(test_products), cmocka_unit_test(test_odd_products),
                                        cmocka_unit_test(test_cuts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

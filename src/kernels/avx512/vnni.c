@@ -19,7 +19,9 @@ void hsc__avx512_quantise_x(const float *x, int64_t n, int8_t *q, hsc__x8_group 
     for (; n > 0; n -= GROUP, x += GROUP, q += GROUP, group++) {
         vf a = vf_load(x), b = vf_load(x + VL);
         float most = vf_largest(vf_max(vf_abs(a), vf_abs(b)));
-        vf inverse = vf_set1(most > 0 ? 127 / most : 0);
+        vf odd = vf_fma(a, vf_zero(), vf_mul(b, vf_zero())); /* NaN as soon as one value is not finite */
+        if (hsc__q8_empty_group(most, vf_sum(odd), q, group)) continue;
+        vf inverse = vf_set1(127 / most);
         vi i = _mm512_cvtps_epi32(vf_mul(a, inverse)), j = _mm512_cvtps_epi32(vf_mul(b, inverse));
         group->d = most / 127;
         group->first = _mm512_reduce_add_epi32(i);

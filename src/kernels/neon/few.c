@@ -1,4 +1,6 @@
-/* few for NEON. */
+/* few and few_bf16 for NEON. */
 #include "kernels/simd/vec_neon.h"
 
 #include "kernels/simd/few.h"
+
+#include "kernels/simd/few_bf16.h"

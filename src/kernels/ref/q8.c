@@ -20,9 +20,13 @@ bool hsc__kernels_can_q8(hsc_dtype dtype)
 void hsc__ref_quantise_x(const float *x, int64_t n, int8_t *q, hsc__x8_group *group)
 {
     for (; n > 0; n -= HSC__Q8_GROUP, x += HSC__Q8_GROUP, q += HSC__Q8_GROUP, group++) {
-        float most = 0;
-        for (int j = 0; j < HSC__Q8_GROUP; j++) most = fabsf(x[j]) > most ? fabsf(x[j]) : most;
-        float inverse = most > 0 ? 127 / most : 0;
+        float most = 0, odd = 0;
+        for (int j = 0; j < HSC__Q8_GROUP; j++) {
+            most = fabsf(x[j]) > most ? fabsf(x[j]) : most;
+            odd += x[j] * 0; /* NaN as soon as one value is not finite */
+        }
+        if (hsc__q8_empty_group(most, odd, q, group)) continue;
+        float inverse = 127 / most;
         *group = (hsc__x8_group){.d = most / 127};
         for (int j = 0; j < HSC__Q8_GROUP; j++) {
             q[j] = (int8_t)lrintf(x[j] * inverse);

@@ -7,6 +7,7 @@
 #include "kernels/ref/fit.h"
 #include "kernels/ref/ref.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -22,7 +23,7 @@ static void q8_0(const float *src, unsigned char *block)
 {
     float most = 0;
     for (int j = 0; j < 32; j++) most = fabsf(src[j]) > most ? fabsf(src[j]) : most;
-    float d = most / 127, inverse = d > 0 ? 1 / d : 0;
+    float d = most / 127, inverse = d >= FLT_MIN ? 1 / d : 0; /* below, codes of a scale that is kept as 0 */
     uint16_t scale = hsc__f32_to_f16(d);
     memcpy(block, &scale, sizeof scale);
     for (int j = 0; j < 32; j++) block[2 + j] = (unsigned char)(signed char)roundf(src[j] * inverse);
@@ -85,6 +86,20 @@ bool hsc__kernels_can_write(hsc_dtype dtype)
     }
 }
 
+static bool all_finite(const float *src, int n)
+{
+    float odd = 0;
+    for (int i = 0; i < n; i++) odd += src[i] * 0; /* NaN as soon as one value is not finite */
+    return odd == odd;
+}
+
+/* A block that reads as NaN throughout: its scale is NaN. */
+static void nan_block(hsc_dtype dtype, unsigned char *block)
+{
+    memset(block, 0, (size_t)hsc__dtype_block_bytes(dtype));
+    hsc__keep_f16(NAN, block + (dtype == HSC_Q6_K ? 208 : 0));
+}
+
 static void one_block(hsc_dtype dtype, const float *src, unsigned char *block)
 {
     switch (dtype) {
@@ -106,6 +121,9 @@ void hsc__ref_quantise(hsc_dtype dtype, const float *src, int64_t n, void *dst)
     } else if (block == 1) {
         to_half(dtype, src, n, out);
     } else {
-        for (int64_t i = 0; i < n; i += block, out += bytes) one_block(dtype, src + i, out);
+        for (int64_t i = 0; i < n; i += block, out += bytes) {
+            if (all_finite(src + i, block)) one_block(dtype, src + i, out);
+            else nan_block(dtype, out);
+        }
     }
 }

@@ -278,16 +278,22 @@ static void few_panels(const chunk *c, int64_t k0, const float *x, size_t x_stri
     }
 }
 
+/* Sets a chunk from k0 on; returns the bytes from it to the next. */
+static size_t find_chunk(chunk *c, int64_t n_in, int64_t k0)
+{
+    c->n_k = n_in - k0 < HSC__K_CHUNK ? (int)(n_in - k0) : HSC__K_CHUNK;
+    c->is_first = k0 == 0;
+    size_t bytes = hsc__dtype_bytes(c->dtype, (size_t)c->n_k);
+    /* After the last chunk come the next outputs; `after` counts from this chunk of the first output. */
+    c->after = k0 + c->n_k < n_in ? bytes : (size_t)c->n_out * c->row_bytes - hsc__dtype_bytes(c->dtype, (size_t)k0);
+    return bytes;
+}
+
 /* All chunks of STEP outputs or fewer. */
 static void few_outputs(chunk *c, int64_t n_in, const float *x, size_t x_stride)
 {
     for (int64_t k0 = 0; k0 < n_in; k0 += HSC__K_CHUNK) {
-        c->n_k = n_in - k0 < HSC__K_CHUNK ? (int)(n_in - k0) : HSC__K_CHUNK;
-        c->is_first = k0 == 0;
-        size_t bytes = hsc__dtype_bytes(c->dtype, (size_t)c->n_k);
-        /* After the last chunk come the next outputs; `after` counts from this chunk of the first output. */
-        c->after =
-            k0 + c->n_k < n_in ? bytes : (size_t)c->n_out * c->row_bytes - hsc__dtype_bytes(c->dtype, (size_t)k0);
+        size_t bytes = find_chunk(c, n_in, k0);
         if (direct(c->dtype, c->n_rows)) few_direct(c, k0, x, x_stride);
         else few_panels(c, k0, x, x_stride);
         c->w += bytes;

@@ -8,15 +8,20 @@
     X(pack)                                                                                                            \
     X(pack_t) X(gemm) X(few) X(few_t) X(layer_norm) X(rms_norm) X(softmax) X(scale_cap) X(act) X(gate) X(add) X(rope)
 
-static void fill_table(hsc__kernels *table, const char *name, int few_rows)
+/* The other kinds, and statistics, of the levels that take them from this folder. */
+#define SIMD_BF16_ENTRIES(X) X(round_bf16) X(pack_bf16) X(pack_t_bf16) X(gemm_bf16) X(few_bf16) X(few_t_bf16)
+#define SIMD_Q8_ENTRIES(X) X(quantise_x) X(pack_q8) X(gemm_q8) X(few_q8)
+#define SIMD_STATS_ENTRIES(X) X(row_sum) X(row_entropy) X(row_above) X(row_maxima) X(row_received)
+
+#define SIMD_ENTRY(entry) table->entry = KERNEL(entry);
+
+INLINE void fill_table(hsc__kernels *table, const char *name, int few_rows)
 {
     table->name = name;
     table->nr = NR;
     table->mr = MR;
     table->few_rows = few_rows;
-#define SIMD_ENTRY(entry) table->entry = KERNEL(entry);
     SIMD_ENTRIES(SIMD_ENTRY)
-#undef SIMD_ENTRY
 }
 
 #endif

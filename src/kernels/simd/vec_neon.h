@@ -2,7 +2,9 @@
 #ifndef HSC_KERNELS_SIMD_VEC_NEON_H
 #define HSC_KERNELS_SIMD_VEC_NEON_H
 
+#ifndef KERNEL /* files for some processors of the level name theirs first */
 #define KERNEL(name) hsc__neon_##name
+#endif
 
 /* 24 accumulators, two panel vectors and a broadcast leave a few of 32 registers. */
 #define TILE_ROWS 12

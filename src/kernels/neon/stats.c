@@ -1,0 +1,4 @@
+/* Row statistics for NEON. */
+#include "kernels/simd/vec_neon.h"
+
+#include "kernels/simd/stats.h"
