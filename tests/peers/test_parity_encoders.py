@@ -158,8 +158,8 @@ def test_commands():
             for i in range(config.get("num_hidden_layers") or config["n_layers"]):
                 p = got[f"pattern.{i}"].astype(np.float64)
                 entropy = -np.where(p > 0, p * np.log(np.where(p > 0, p, 1)), 0).sum(-1)
-                assert np.abs(entropy - got[f"entropy.{i}"]).max() < 1e-5, (base["model_type"], i)
-                assert np.abs(p.sum(1) - got[f"received.{i}"]).max() < 1e-5, (base["model_type"], i)
+                assert np.abs(entropy - got[f"stats.entropy.{i}"]).max() < 1e-5, (base["model_type"], i)
+                assert np.abs(p.sum(1) - got[f"stats.received.{i}"]).max() < 1e-5, (base["model_type"], i)
 
 
 def minilm():
