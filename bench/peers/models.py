@@ -5,6 +5,7 @@
                         bf16, q8_0; norms stay f32, as llama.cpp's own converter leaves them)
     smollm2             the same values in f32 as a folder for transformers; its context is said to be longer than it was
                         trained for, because time and memory do not depend on that
+    ioi.jsonl           the first 100 pairs of sentences of the IOI task
     prose.txt, words.txt    megabytes of prose, and of words none of which occurs twice
 
 Each is written beside and then renamed, so that a run that was stopped leaves nothing half-made.
@@ -64,6 +65,8 @@ class Models:
             make_gpt2(new)
         elif name == "smollm2":
             make_smollm2_folder(new)
+        elif name == "ioi.jsonl":
+            make_pairs(new)
         elif name.endswith(".gguf"):
             make_gguf(new, name.removesuffix(".gguf").split("-")[-1].upper())
         else:
@@ -88,6 +91,14 @@ def gpt2_tokenizer():
     if not folder.is_dir():
         raise Missing(f"GPT-2's tokenizer is not at {folder}")
     return folder
+
+
+def make_pairs(path):
+    source = DATA / "pairs" / "ioi_500_pairs.jsonl"
+    if not source.is_file():
+        raise Missing(f"the IOI pairs are not at {source}")
+    lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:200]), encoding="utf-8")
 
 
 def make_gpt2(folder):

@@ -116,6 +116,18 @@ def whole_process():
                [Bar(COST, 1 / 20)])
 
 
+def scan():
+    """headscope's side is the whole program: it opens the model, runs, tests and prints; the peer's passes alone count."""
+    def words(*more):
+        return lambda c: [c.program, "scan", "-m", c.models.path("smollm2-q4_1.gguf"), c.models.path("ioi.jsonl"), "-t",
+                          c.threads, "--json", *more]
+    ours = [Process("headscope", words()), Process("headscope", words("--compute", "auto"))]
+    peers = [Peer("transformers", "peer_scan.py", kind, model="@smollm2", tokenizer="@smollm2-q4_1.gguf",
+                  pairs="@ioi.jsonl", kind=kind) for kind in ("loop", "batches")]
+    return Row("scan", "SmolLM2 f32 and auto, head search over 200 sentences of the IOI task", "ms", ours, peers,
+               [Bar(SPEED, 5, against="loop"), Bar(SPEED, 2, against="batches")])
+
+
 def product():
     rows, n_out, n_in = 1024, 768, 3072
     peers = [Peer("OpenBLAS", "peer_numpy.py", f"weight {layout}", shape=[rows, n_out, n_in], layout=layout)
@@ -152,7 +164,7 @@ def table(quick):
              [Bar(COST, 1.10)]),
         cost("stats-cost-4096", f"SmolLM2 f32, {long:,} tokens, statistics taken or not", "smollm2", long, "stats",
              [Bar(COST, 1.15), Bar(MEMORY, 1.1)]),
-        whole_process(), product(),
+        whole_process(), scan(), product(),
         tokens("tokens-prose", f"byte-level BPE, one thread, {mega} MB of prose in one piece", "prose.txt", mega),
         tokens("tokens-words", f"byte-level BPE, one thread, {mega} MB of words that never repeat", "words.txt", mega),
     ]
