@@ -1,0 +1,320 @@
+/* What an ablation found: what was done and in what units, how good the model is as it is, a ranked table, a map. */
+#include "cli/ablate.h"
+#include "plot/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_sweep(const hsc__ablate *j)
+{
+    return j->set < 0;
+}
+
+/* "layer 5, head 3 (L4H3)", "attention of layer 5 (L4)" */
+static void name_unit(hsc__string *out, const hsc__unit *u)
+{
+    if (u->site == HSC_Z)
+        hsc__string_printf(out, "layer %d, head %d (L%dH%d)", u->layer + 1, u->index, u->layer, u->index);
+    else if (u->site == HSC_MLP_POST)
+        hsc__string_printf(out, "layer %d, neuron %d (L%d)", u->layer + 1, u->index, u->layer);
+    else
+        hsc__string_printf(out, "%s of layer %d (L%d)", u->site == HSC_ATTN_OUT ? "attention" : "MLP", u->layer + 1,
+                           u->layer);
+}
+
+/* --then adds B to the set: it is the target's last unit. */
+static const hsc__unit *named_unit(const hsc__ablate *j, const hsc__target *t)
+{
+    return &j->units[t->first + t->n - 1];
+}
+
+static void add_how(const hsc__ablate *j, hsc__string *out)
+{
+    static const char *const how[] = {"set to 0", "set to the mean", "set to what the donor holds"};
+    hsc__string_text(out, how[j->options->how]);
+    if (j->options->how == HSC__ABLATE_MEAN)
+        hsc__string_printf(out, " over %s (%s)", j->options->corpus,
+                           j->options->by_position ? "by position" : "position 0 left out");
+    if (j->options->donors.n > 1) hsc__string_printf(out, " (%d donors, averaged)", j->options->donors.n);
+}
+
+static void add_header(const hsc__ablate *j, hsc__string *out)
+{
+    static const char *const sweeps[] = {"every head in turn", "every layer's attention in turn",
+                                         "every layer's MLP in turn"};
+    bool many = j->items.n > 1;
+    hsc__string_printf(out, "%s: ", j->opened.name);
+    if (is_sweep(j)) {
+        hsc__string_text(out, sweeps[j->options->sweep]);
+    } else {
+        for (int i = 0; i < j->targets[j->set].n; i++) {
+            if (i) hsc__string_text(out, ", ");
+            name_unit(out, &j->units[j->targets[j->set].first + i]);
+        }
+    }
+    hsc__string_text(out, " ");
+    add_how(j, out);
+    hsc__string_printf(out, ", compute %s\nmeasured: ", hsc_compute_name((hsc_compute)j->options->compute));
+    hsc__metric_describe(out, &j->metric);
+    hsc__string_printf(out, ", in %s; effect = ablated minus as it is\n", hsc__metric_unit(&j->metric));
+    if (many)
+        hsc__string_printf(out,
+                           "over %zu texts in %d clusters (lines whose ids differ only after the last '-' are one)\n",
+                           j->items.n, j->n_clusters);
+    if (j->options->pairs)
+        hsc__string_printf(out, "as it is, the model answers rightly %d of %zu times (%.0f %%)\n", j->n_right,
+                           j->items.n, 100.0 * j->n_right / (double)j->items.n);
+    hsc__string_printf(out, "as it is: %.4f\n\n", j->clean);
+}
+
+/* ------------------------------------------------------------------------------------------------------ table ---- */
+
+static const hsc__ablate *sorted_job;
+
+static double size_of(const hsc__target *t)
+{
+    return fabs(t->effect);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const hsc__target *x = &sorted_job->targets[*(const int *)a], *y = &sorted_job->targets[*(const int *)b];
+    if (size_of(x) != size_of(y)) return size_of(x) < size_of(y) ? 1 : -1;
+    return x->first < y->first ? -1 : 1;
+}
+
+enum { N_COLUMNS = 5 };
+
+static const char *keep_text(hsc__arena *arena, hsc__string *text)
+{
+    const char *kept = text->failed ? NULL : hsc__arena_strndup(arena, text->data, text->n);
+    text->n = 0;
+    return kept;
+}
+
+static void add_cells(const hsc__ablate *j, const hsc__target *t, hsc__arena *arena, const char **cells)
+{
+    hsc__string text = {0};
+    if (t->kind == HSC__TARGET_SET) hsc__string_text(&text, "the set");
+    else name_unit(&text, named_unit(j, t));
+    cells[0] = keep_text(arena, &text);
+    hsc__string_printf(&text, "%.4f", t->value);
+    cells[1] = keep_text(arena, &text);
+    hsc__string_printf(&text, "%+.4f", t->effect);
+    cells[2] = keep_text(arena, &text);
+    if (j->n_clusters > 1) hsc__string_printf(&text, "%+.4f to %+.4f", t->interval.low, t->interval.high);
+    cells[3] = j->n_clusters > 1 ? keep_text(arena, &text) : NULL;
+    if (j->options->pairs) hsc__string_printf(&text, "%.0f %%", 100.0 * t->n_right / (double)j->items.n);
+    cells[4] = j->options->pairs ? keep_text(arena, &text) : NULL;
+    hsc__string_free(&text);
+}
+
+/* The targets of a kind, largest effect first, at most `most`; those of order[] when it is given. */
+static hsc_status add_table(const hsc__ablate *j, hsc__string *out, const int *order, int n, hsc_error *err)
+{
+    const hsc__column columns[N_COLUMNS] = {{"ablated", false, 0},
+                                            {"value", true, 0},
+                                            {"effect", true, 0},
+                                            {j->n_clusters > 1 ? "95 % interval" : "", true, 0},
+                                            {j->options->pairs ? "right" : "", true, 0}};
+    const char **cells = hsc__calloc((size_t)n * N_COLUMNS + 1, sizeof *cells);
+    hsc__arena arena = {0};
+    if (!cells) return hsc__fail_memory(err, (size_t)n * N_COLUMNS * sizeof *cells, "a table");
+    for (int i = 0; i < n; i++) add_cells(j, &j->targets[order[i]], &arena, cells + (size_t)i * N_COLUMNS);
+    hsc_status status = hsc__table_write(out, columns, N_COLUMNS, cells, (size_t)n, err);
+    hsc__arena_free(&arena);
+    hsc__free(cells);
+    return status;
+}
+
+static int rank(const hsc__ablate *j, hsc__target_kind kind, int *order)
+{
+    int n = 0;
+    for (size_t i = 0; i < j->n_targets; i++) {
+        if (j->targets[i].kind == kind) order[n++] = (int)i;
+    }
+    sorted_job = j;
+    qsort(order, (size_t)n, sizeof *order, by_size);
+    return n;
+}
+
+/* -------------------------------------------------------------------------------------------- the two answers ---- */
+
+static hsc_status show_map(const hsc__ablate *j, const char *path, hsc__string *out, hsc_error *err)
+{
+    int n_heads = j->opened.config->n_heads;
+    double *values = hsc__calloc(j->n_targets, sizeof *values);
+    hsc__string title = {0};
+    if (!values) return hsc__fail_memory(err, j->n_targets * sizeof *values, "a map");
+    for (size_t i = 0; i < j->n_targets; i++) values[i] = j->targets[i].effect;
+    hsc__string_printf(&title, "%s: each head ", j->opened.name);
+    hsc__string_text(&title, j->options->how == HSC__ABLATE_ZERO ? "zeroed" : "ablated");
+    hsc__effect_map map = {.title = title.data,
+                           .x_title = "head",
+                           .y_title = "layer",
+                           .value_title = j->metric.kind == HSC__METRIC_LOSS ? "|effect|, nats" : "|effect|, logits",
+                           .n_rows = (int)j->n_targets / n_heads,
+                           .n_cols = n_heads,
+                           .values = values,
+                           .row_letter = 'L',
+                           .col_letter = 'H'};
+    hsc_status status =
+        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
+    hsc__string_free(&title);
+    hsc__free(values);
+    return status;
+}
+
+static hsc_status add_sweep(const hsc__ablate *j, hsc__string *out, int *order, hsc_error *err)
+{
+    int n = rank(j, HSC__TARGET_EACH, order);
+    bool heads = j->options->sweep == 0;
+    if (heads) HSC_TRY(show_map(j, NULL, out, err));
+    hsc__string_printf(out, "\nThe %d largest effects of %d, largest first:\n",
+                       n < j->options->top ? n : j->options->top, n);
+    HSC_TRY(add_table(j, out, order, n < j->options->top ? n : j->options->top, err));
+    hsc__string_printf(out,
+                       "\nThis is the top of a search through %d: an effect here is a reason to test that one on "
+                       "other texts,\nnot yet a finding.\n",
+                       n);
+    return j->options->plot && heads ? show_map(j, j->options->plot, NULL, err) : HSC_OK;
+}
+
+static void add_controls(const hsc__ablate *j, hsc__string *out)
+{
+    double low = INFINITY, high = -INFINITY, mean = 0;
+    int n = 0;
+    for (size_t i = 0; i < j->n_targets; i++) {
+        const hsc__target *t = &j->targets[i];
+        if (t->kind != HSC__TARGET_CONTROL) continue;
+        low = t->effect < low ? t->effect : low;
+        high = t->effect > high ? t->effect : high;
+        mean += t->effect;
+        n++;
+    }
+    if (n)
+        hsc__string_printf(out,
+                           "Control: %d draws of other heads of the same layers (seed %d): effect %+.4f on average, "
+                           "from %+.4f to %+.4f.\n",
+                           n, j->options->seed, mean / n, low, high);
+}
+
+static void add_losses(const hsc__ablate *j, hsc__string *out)
+{
+    const hsc__item *item = &j->items.list[0];
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(j->opened.model, NULL);
+    const double *before = j->losses, *after = j->losses + item->n_tokens;
+    hsc__string_text(out, "\n  pos  as it is   ablated    effect  token (loss in nats)\n");
+    for (int pos = j->metric.first; pos < item->n_tokens && (j->metric.last < 0 || pos <= j->metric.last); pos++) {
+        size_t n = 0;
+        const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, item->ids[pos], &n) : NULL;
+        hsc__string_printf(out, "%5d %10.4f %9.4f %+9.4f  ", pos, before[pos], after[pos], after[pos] - before[pos]);
+        if (bytes) hsc__text_repr(out, bytes, n);
+        else hsc__string_printf(out, "%d", (int)item->ids[pos]);
+        hsc__string_text(out, "\n");
+    }
+}
+
+/* --then: what B does alone and after the set, the largest difference first. */
+static void add_thens(const hsc__ablate *j, hsc__string *out, int *order)
+{
+    int n = rank(j, HSC__TARGET_AFTER, order);
+    if (!n) return;
+    hsc__string_printf(out,
+                       "\nAfter the set is ablated (%d heads, the %d with the largest effect):\n"
+                       "     alone  after the set  difference  head\n",
+                       n, n < j->options->top ? n : j->options->top);
+    for (int i = 0; i < n && i < j->options->top; i++) {
+        const hsc__target *after = &j->targets[order[i]], *alone = after - 1; /* made one after the other */
+        hsc__string_printf(out, "%+10.4f %+14.4f %+11.4f  ", alone->effect, after->effect,
+                           after->effect - alone->effect);
+        name_unit(out, named_unit(j, after));
+        hsc__string_text(out, "\n");
+    }
+}
+
+int hsc__ablate_print(const hsc__ablate *j)
+{
+    hsc__string out = {0};
+    hsc_error err = {0};
+    int *order = hsc__calloc(j->n_targets + 1, sizeof *order);
+    if (!order) return hsc__cli_no_memory();
+    add_header(j, &out);
+    hsc_status status = HSC_OK;
+    if (is_sweep(j)) {
+        status = add_sweep(j, &out, order, &err);
+    } else {
+        order[0] = j->set;
+        status = add_table(j, &out, order, 1, &err);
+        add_controls(j, &out);
+        if (j->losses) add_losses(j, &out);
+        add_thens(j, &out, order);
+    }
+    hsc__free(order);
+    if (status == HSC_OK) return hsc__cli_write_string(&out);
+    hsc__string_free(&out);
+    return hsc__cli_fail(&err);
+}
+
+/* ------------------------------------------------------------------------------------------------------- JSON ---- */
+
+static json_t *json_units(const hsc__ablate *j, const hsc__target *t)
+{
+    json_t *list = json_array();
+    for (int i = t->first; i < t->first + t->n; i++) {
+        const hsc__unit *u = &j->units[i];
+        json_array_append_new(list, json_pack("{s:s,s:i,s:o}", "site", hsc_site_name(u->site), "layer", u->layer,
+                                              u->site == HSC_MLP_POST ? "neuron" : "head",
+                                              u->index >= 0 ? json_integer(u->index) : json_null()));
+    }
+    return list;
+}
+
+static json_t *json_target(const hsc__ablate *j, const hsc__target *t)
+{
+    static const char *const kinds[] = {"each", "set", "control", "alone", "after"};
+    json_t *o = json_pack("{s:s,s:o,s:o,s:o}", "kind", kinds[t->kind], "ablated", json_units(j, t), "value",
+                          hsc__json_number(t->value), "effect", hsc__json_number(t->effect));
+    if (j->n_clusters > 1)
+        json_object_set_new(o, "ci",
+                            json_pack("[o,o]", hsc__json_number(t->interval.low), hsc__json_number(t->interval.high)));
+    if (j->options->pairs) json_object_set_new(o, "right", json_integer(t->n_right));
+    return o;
+}
+
+static json_t *json_losses(const double *losses, const hsc__item *item)
+{
+    json_t *list = json_array();
+    for (int pos = 0; pos < item->n_tokens; pos++)
+        json_array_append_new(list, pos ? hsc__json_number(losses[pos]) : json_null());
+    return list;
+}
+
+int hsc__ablate_print_json(const hsc__ablate *j)
+{
+    static const char *const how[] = {"zero", "mean", "resample"};
+    hsc__string metric = {0};
+    hsc__metric_describe(&metric, &j->metric);
+    json_t *targets = json_array();
+    for (size_t i = 0; i < j->n_targets; i++) json_array_append_new(targets, json_target(j, &j->targets[i]));
+    json_t *root = json_pack("{s:o,s:s,s:s,s:s,s:s,s:I,s:i,s:o}", "model", hsc__json_model(&j->opened), "compute",
+                             hsc_compute_name((hsc_compute)j->options->compute), "how", how[j->options->how], "metric",
+                             metric.data, "unit", hsc__metric_unit(&j->metric), "n_texts", (json_int_t)j->items.n,
+                             "n_clusters", j->n_clusters, "clean", hsc__json_number(j->clean));
+    hsc__string_free(&metric);
+    if (root && j->options->pairs) json_object_set_new(root, "clean_right", json_integer(j->n_right));
+    if (root && j->losses) {
+        const hsc__item *item = &j->items.list[0];
+        json_object_set_new(root, "losses",
+                            json_pack("{s:o,s:o}", "clean", json_losses(j->losses, item), "ablated",
+                                      json_losses(j->losses + item->n_tokens, item)));
+    }
+    if (root) json_object_set_new(root, "targets", targets);
+    hsc_error err = {0};
+    if (root && j->options->plot && j->options->sweep == 0 && show_map(j, j->options->plot, NULL, &err) != HSC_OK) {
+        json_decref(root);
+        return hsc__cli_fail(&err);
+    }
+    return hsc__json_print(root);
+}

@@ -1,0 +1,453 @@
+/*
+ * Ablation: the variants that the options mean, what takes an activation's place, and the metric of every run. The
+ * effect of a target is the metric with it ablated minus the metric as it is; with several texts means and intervals
+ * are over their clusters.
+ */
+#include "cli/ablate.h"
+#include "headscope/random.h"
+
+#include <string.h>
+
+/* ---------------------------------------------------------------------------------------------------- targets ---- */
+
+static hsc_status add_unit(hsc__ablate *j, hsc__unit unit, hsc_error *err)
+{
+    HSC_TRY(hsc__grow(&j->units, &j->units_capacity, j->n_units + 1, sizeof *j->units, err));
+    j->units[j->n_units++] = unit;
+    return HSC_OK;
+}
+
+/* A target of the units from `first` on. */
+static hsc_status add_target(hsc__ablate *j, hsc__target_kind kind, size_t first, hsc_error *err)
+{
+    HSC_TRY(hsc__grow(&j->targets, &j->targets_capacity, j->n_targets + 1, sizeof *j->targets, err));
+    j->targets[j->n_targets++] = (hsc__target){.kind = kind, .first = (int)first, .n = (int)(j->n_units - first)};
+    return HSC_OK;
+}
+
+static hsc_status add_sweep(hsc__ablate *j, hsc_error *err)
+{
+    static const hsc_site sites[] = {HSC_Z, HSC_ATTN_OUT, HSC_MLP_OUT};
+    hsc_site site = sites[j->options->sweep];
+    int n = site == HSC_Z ? j->opened.config->n_heads : 1;
+    for (int layer = 0; layer < j->opened.config->n_layers; layer++) {
+        for (int head = 0; head < n; head++) {
+            HSC_TRY(add_unit(j, (hsc__unit){site, layer, site == HSC_Z ? head : -1}, err));
+            HSC_TRY(add_target(j, HSC__TARGET_EACH, j->n_units - 1, err));
+        }
+    }
+    return HSC_OK;
+}
+
+static hsc_status add_layers(hsc__ablate *j, const hsc__layers *layers, hsc_site site, hsc_error *err)
+{
+    if (!layers->n) return HSC_OK;
+    HSC_TRY(hsc__layers_check(layers, j->opened.config->n_layers, err));
+    for (int layer = 0; layer < j->opened.config->n_layers; layer++) {
+        if (hsc__layers_have(layers, layer)) HSC_TRY(add_unit(j, (hsc__unit){site, layer, -1}, err));
+    }
+    return HSC_OK;
+}
+
+static hsc_status check_index(const hsc__ablate *j, const char *what, int layer, int index, int n, hsc_error *err)
+{
+    const hsc_config *c = j->opened.config;
+    HSC_FAIL_IF(layer >= c->n_layers, HSC_EINVAL, "there is no layer %d (L%d): %s has %d layers", layer + 1, layer,
+                j->opened.name, c->n_layers);
+    HSC_FAIL_IF(index >= n, HSC_EINVAL, "there is no %s %d: a layer of %s has %d", what, index, j->opened.name, n);
+    return HSC_OK;
+}
+
+static hsc_status add_heads(hsc__ablate *j, const hsc__heads *heads, hsc_error *err)
+{
+    for (int i = 0; i < heads->n; i++) {
+        HSC_TRY(check_index(j, "head", heads->list[i].layer, heads->list[i].head, j->opened.config->n_heads, err));
+        HSC_TRY(add_unit(j, (hsc__unit){HSC_Z, heads->list[i].layer, heads->list[i].head}, err));
+    }
+    return HSC_OK;
+}
+
+static hsc_status add_neurons(hsc__ablate *j, const hsc__heads *neurons, hsc_error *err)
+{
+    for (int i = 0; i < neurons->n; i++) {
+        HSC_TRY(check_index(j, "neuron", neurons->list[i].layer, neurons->list[i].head, j->opened.config->d_mlp, err));
+        HSC_TRY(add_unit(j, (hsc__unit){HSC_MLP_POST, neurons->list[i].layer, neurons->list[i].head}, err));
+    }
+    return HSC_OK;
+}
+
+/* Whether the set holds this head. */
+static bool in_set(const hsc__ablate *j, int layer, int head)
+{
+    const hsc__target *set = &j->targets[j->set];
+    for (int i = set->first; i < set->first + set->n; i++) {
+        const hsc__unit *u = &j->units[i];
+        if (u->site == HSC_Z && u->layer == layer && u->index == head) return true;
+    }
+    return false;
+}
+
+/* A head of the layer that is neither in the set nor in the control that begins at unit `first`; -1: none is left. */
+static int draw_head(const hsc__ablate *j, hsc_random *random, int layer, size_t first)
+{
+    int n = 0, n_heads = j->opened.config->n_heads, chosen = -1;
+    for (int head = 0; head < n_heads; head++) {
+        bool taken = in_set(j, layer, head);
+        for (size_t i = first; i < j->n_units; i++) taken |= j->units[i].layer == layer && j->units[i].index == head;
+        if (!taken && hsc_random_bits32(random) % (uint32_t)++n == 0) chosen = head;
+    }
+    return chosen;
+}
+
+/* Ten sets of other heads of the same layers, as many of each layer as the set has. */
+static hsc_status add_controls(hsc__ablate *j, hsc_error *err)
+{
+    hsc_random random;
+    hsc_random_seed(&random, (uint64_t)j->options->seed);
+    hsc__target set = j->targets[j->set];
+    for (int i = set.first; i < set.first + set.n; i++) {
+        if (j->units[i].site != HSC_Z) return HSC_OK; /* layers and neurons have no such peers */
+    }
+    for (int draw = 0; draw < HSC__ABLATE_CONTROLS; draw++) {
+        size_t first = j->n_units;
+        for (int i = set.first; i < set.first + set.n; i++) {
+            int layer = j->units[i].layer, head = draw_head(j, &random, layer, first);
+            if (head < 0) {
+                hsc__cli_note("no control heads: layer %d (L%d) has too few heads beside the set", layer + 1, layer);
+                j->n_units = first;
+                return HSC_OK;
+            }
+            HSC_TRY(add_unit(j, (hsc__unit){HSC_Z, layer, head}, err));
+        }
+        HSC_TRY(add_target(j, HSC__TARGET_CONTROL, first, err));
+    }
+    return HSC_OK;
+}
+
+/* --then B: B alone, and B with the set. */
+static hsc_status add_then(hsc__ablate *j, int layer, int head, hsc_error *err)
+{
+    if (in_set(j, layer, head)) return HSC_OK;
+    hsc__target set = j->targets[j->set];
+    HSC_TRY(add_unit(j, (hsc__unit){HSC_Z, layer, head}, err));
+    HSC_TRY(add_target(j, HSC__TARGET_ALONE, j->n_units - 1, err));
+    size_t first = j->n_units;
+    for (int i = set.first; i < set.first + set.n; i++) HSC_TRY(add_unit(j, j->units[i], err));
+    HSC_TRY(add_unit(j, (hsc__unit){HSC_Z, layer, head}, err));
+    return add_target(j, HSC__TARGET_AFTER, first, err);
+}
+
+static hsc_status add_thens(hsc__ablate *j, hsc_error *err)
+{
+    const hsc_config *c = j->opened.config;
+    if (strcmp(j->options->then, "all") == 0) {
+        for (int i = 0; i < c->n_layers * c->n_heads; i++) HSC_TRY(add_then(j, i / c->n_heads, i % c->n_heads, err));
+        return HSC_OK;
+    }
+    for (const char *at = j->options->then; *at; at += *at == ',') {
+        int layer, head, n = 0;
+        HSC_FAIL_IF(sscanf(at, "L%dH%d%n", &layer, &head, &n) != 2 || (at[n] && at[n] != ',') || layer < 0 || head < 0,
+                    HSC_EINVAL, "--then: '%s' is neither 'all' nor heads such as L4H3,L5H1", j->options->then);
+        HSC_TRY(check_index(j, "head", layer, head, c->n_heads, err));
+        HSC_TRY(add_then(j, layer, head, err));
+        at += n;
+    }
+    return HSC_OK;
+}
+
+static hsc_status make_targets(hsc__ablate *j, hsc_error *err)
+{
+    j->set = -1;
+    HSC_TRY(add_heads(j, &j->options->heads, err));
+    HSC_TRY(add_layers(j, &j->options->attn, HSC_ATTN_OUT, err));
+    HSC_TRY(add_layers(j, &j->options->mlp, HSC_MLP_OUT, err));
+    HSC_TRY(add_neurons(j, &j->options->neurons, err));
+    if (!j->n_units) return add_sweep(j, err);
+    j->set = 0;
+    HSC_TRY(add_target(j, HSC__TARGET_SET, 0, err));
+    if (!j->options->no_controls) HSC_TRY(add_controls(j, err));
+    return j->options->then ? add_thens(j, err) : HSC_OK;
+}
+
+/* -------------------------------------------------------------------------------- what takes the unit's place ---- */
+
+static hsc_lab_options lab_options(const hsc__ablate *j)
+{
+    return (hsc_lab_options){.n_threads = j->options->threads,
+                             .compute = (hsc_compute)j->options->compute,
+                             .logits = hsc__metric_rows(&j->metric)};
+}
+
+static hsc_status fill_mean(hsc__ablate *j, hsc_site site, const hsc__items *corpus, hsc_error *err)
+{
+    size_t n_ids = 0, at = 0;
+    int n_pos = j->options->by_position ? corpus->list[0].n_tokens : 1;
+    for (size_t i = 0; i < corpus->n; i++) n_ids += (size_t)corpus->list[i].n_tokens;
+    size_t n = (size_t)j->opened.config->n_layers * (size_t)n_pos * (size_t)hsc_site_row(j->opened.model, site);
+    hsc_token *ids = hsc__malloc(n_ids * sizeof *ids);
+    int *lengths = hsc__malloc(corpus->n * sizeof *lengths);
+    j->fills[site] = hsc__malloc(n * sizeof(float));
+    hsc_status status = hsc__fail_memory(err, n * sizeof(float), "means");
+    if (ids && lengths && j->fills[site]) {
+        for (size_t i = 0; i < corpus->n; i++) {
+            lengths[i] = corpus->list[i].n_tokens;
+            memcpy(ids + at, corpus->list[i].ids, (size_t)lengths[i] * sizeof *ids);
+            at += (size_t)lengths[i];
+        }
+        hsc_texts texts = {ids, lengths, (int)corpus->n};
+        hsc_lab_options o = lab_options(j);
+        status = hsc_site_mean(j->opened.model, site, &texts, j->options->by_position, &o, j->fills[site], err);
+    }
+    j->n_fill = n_pos;
+    hsc__free(ids);
+    hsc__free(lengths);
+    return status;
+}
+
+static bool uses_site(const hsc__ablate *j, hsc_site site)
+{
+    for (size_t i = 0; i < j->n_units; i++) {
+        if (j->units[i].site == site) return true;
+    }
+    return false;
+}
+
+static const hsc_site ablated_sites[] = {HSC_Z, HSC_ATTN_OUT, HSC_MLP_OUT, HSC_MLP_POST};
+enum { N_ABLATED = sizeof ablated_sites / sizeof ablated_sites[0] };
+
+static hsc_status fill_from_corpus(hsc__ablate *j, hsc_error *err)
+{
+    hsc__items corpus = {0};
+    unsigned flags = hsc__encode_flags(j->options->no_special, j->options->parse_special);
+    hsc_status status = hsc__items_add_lines(&corpus, &j->opened, j->options->corpus, flags, 0, err);
+    for (int i = 0; i < N_ABLATED && status == HSC_OK; i++) {
+        if (uses_site(j, ablated_sites[i])) status = fill_mean(j, ablated_sites[i], &corpus, err);
+    }
+    hsc__items_free(&corpus);
+    return status;
+}
+
+/* The donor's activations, position by position. */
+static hsc_status run_donor(hsc__ablate *j, const hsc__item *donor, hsc_lab *lab, hsc_error *err)
+{
+    size_t n_layers = (size_t)j->opened.config->n_layers;
+    for (int i = 0; i < N_ABLATED; i++) {
+        if (uses_site(j, ablated_sites[i])) HSC_TRY(hsc_lab_keep(lab, ablated_sites[i], -1, err));
+    }
+    HSC_TRY(hsc_lab_text(lab, donor->ids, donor->n_tokens, err));
+    for (int i = 0; i < N_ABLATED; i++) {
+        hsc_site site = ablated_sites[i];
+        size_t n = (size_t)donor->n_tokens * (size_t)hsc_site_row(j->opened.model, site);
+        if (!uses_site(j, site)) continue;
+        if (!j->fills[site]) j->fills[site] = hsc__malloc(n_layers * n * sizeof(float));
+        if (!j->fills[site]) return hsc__fail_memory(err, n_layers * n * sizeof(float), "a donor's activations");
+        for (size_t layer = 0; layer < n_layers; layer++) {
+            hsc_view view;
+            HSC_TRY(hsc_lab_clean(lab, site, (int)layer, &view, err));
+            memcpy(j->fills[site] + layer * n, view.data, n * sizeof(float));
+        }
+    }
+    j->n_fill = donor->n_tokens;
+    return HSC_OK;
+}
+
+static hsc_status fill_from_donor(hsc__ablate *j, const char *text, hsc_error *err)
+{
+    hsc__items donor = {0};
+    hsc_lab *lab = NULL;
+    hsc_lab_options o = {
+        .n_threads = j->options->threads, .compute = (hsc_compute)j->options->compute, .logits = HSC_LOGITS_NONE};
+    unsigned flags = hsc__encode_flags(j->options->no_special, j->options->parse_special);
+    hsc_status status = hsc__items_add_text(&donor, &j->opened, text, strlen(text), flags, err);
+    if (status == HSC_OK && donor.list[0].n_tokens != j->items.list[0].n_tokens)
+        status = hsc__fail(err, HSC_EINVAL, 0,
+                           "--donor: '%s' has %d tokens, the text has %d: a donor gives each position its own", text,
+                           donor.list[0].n_tokens, j->items.list[0].n_tokens);
+    if (status == HSC_OK) status = hsc_lab_new(&lab, j->opened.model, &o, err);
+    if (status == HSC_OK) status = run_donor(j, &donor.list[0], lab, err);
+    hsc_lab_free(lab);
+    hsc__items_free(&donor);
+    return status;
+}
+
+static hsc_edit edit_of(const hsc__ablate *j, const hsc__unit *u)
+{
+    size_t row = (size_t)hsc_site_row(j->opened.model, u->site);
+    int d = u->site == HSC_Z ? j->opened.config->d_head : 1;
+    hsc_edit e = {.site = u->site, .layer = u->layer};
+    if (u->index >= 0) {
+        e.first = u->index * d;
+        e.n = d;
+    }
+    if (!j->fills[u->site]) return e;
+    e.values = j->fills[u->site] + (size_t)u->layer * (size_t)j->n_fill * row + (size_t)e.first;
+    e.stride = j->n_fill > 1 ? row : 0;
+    return e;
+}
+
+/* ------------------------------------------------------------------------------------------------------- runs ---- */
+
+typedef struct trials {
+    hsc__ablate *job;
+    size_t item;
+    double share;         /* of this run in the mean: 1, or 1 / donors */
+    const double *before; /* losses of the run as it is */
+} trials;
+
+static int take_trial(void *user, const hsc_trial *trial)
+{
+    trials *t = user;
+    hsc__ablate *j = t->job;
+    double *losses = j->losses && trial->variant == j->set ? j->losses + j->items.list[0].n_tokens : NULL;
+    j->values[t->item * (j->n_targets + 1) + (size_t)trial->variant] +=
+        t->share * hsc__metric_value(&j->metric, &j->items.list[t->item], trial->logits, j->opened.config->d_vocab,
+                                     trial->first_row, trial->n_rows, t->before, losses);
+    return 0;
+}
+
+static hsc_status run_variants(hsc__ablate *j, hsc_lab *lab, trials *t, hsc_error *err)
+{
+    hsc_edit *edits = hsc__calloc(j->n_units + 1, sizeof *edits);
+    hsc_variant *variants = hsc__calloc(j->n_targets + 1, sizeof *variants);
+    hsc_status status = hsc__fail_memory(err, j->n_units * sizeof *edits, "edits");
+    if (edits && variants) {
+        for (size_t i = 0; i < j->n_units; i++) edits[i] = edit_of(j, &j->units[i]);
+        for (size_t i = 0; i < j->n_targets; i++)
+            variants[i] = (hsc_variant){edits + j->targets[i].first, j->targets[i].n};
+        status = hsc_lab_run(lab, variants, (int)j->n_targets, take_trial, t, err);
+    }
+    hsc__free(edits);
+    hsc__free(variants);
+    return status;
+}
+
+static hsc_status run_item(hsc__ablate *j, hsc_lab *lab, size_t i, hsc_error *err)
+{
+    const hsc__item *item = &j->items.list[i];
+    hsc_view logits;
+    int n_donors = j->options->donors.n;
+    if (j->n_fill > 1 && j->options->how == HSC__ABLATE_MEAN && item->n_tokens != j->n_fill)
+        return hsc__fail(err, HSC_EINVAL, 0, "--by-position: a text has %d tokens, those of the corpus have %d",
+                         item->n_tokens, j->n_fill);
+    double *before = hsc__calloc((size_t)item->n_tokens, sizeof *before);
+    if (!before) return hsc__fail_memory(err, (size_t)item->n_tokens * sizeof *before, "losses");
+    trials t = {j, i, n_donors ? 1.0 / n_donors : 1, before};
+    hsc_status status = hsc_lab_text(lab, item->ids, item->n_tokens, err);
+    if (status == HSC_OK) status = hsc_lab_logits(lab, &logits, err);
+    if (status == HSC_OK) {
+        j->values[i * (j->n_targets + 1) + j->n_targets] = hsc__metric_value(
+            &j->metric, item, logits.data, (int)logits.shape[1], 0, (int)logits.shape[0], NULL, before);
+        if (j->losses) memcpy(j->losses, before, (size_t)item->n_tokens * sizeof *before);
+    }
+    for (int d = 0; d < (n_donors ? n_donors : 1) && status == HSC_OK; d++) {
+        if (n_donors) status = fill_from_donor(j, j->options->donors.list[d], err);
+        if (status == HSC_OK) status = run_variants(j, lab, &t, err);
+    }
+    hsc__free(before);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------------------- figures ---- */
+
+/* The cluster of every item, numbered in the order they appear. */
+static int number_clusters(const hsc__ablate *j, int *numbers)
+{
+    int n = 0;
+    for (size_t i = 0; i < j->items.n; i++) {
+        const char *name = j->items.list[i].cluster;
+        numbers[i] = -1;
+        for (size_t k = 0; name && k < i && numbers[i] < 0; k++) {
+            if (j->items.list[k].cluster && strcmp(j->items.list[k].cluster, name) == 0) numbers[i] = numbers[k];
+        }
+        if (numbers[i] < 0) numbers[i] = n++;
+    }
+    return n;
+}
+
+/* table [n_clusters][n_targets + 1]: values averaged over the items of a cluster. */
+static void average_clusters(const hsc__ablate *j, const int *numbers, double *table)
+{
+    size_t n = j->n_targets + 1;
+    for (int c = 0; c < j->n_clusters; c++) {
+        int members = 0;
+        for (size_t i = 0; i < j->items.n; i++) {
+            if (numbers[i] != c) continue;
+            members++;
+            for (size_t t = 0; t < n; t++) table[(size_t)c * n + t] += j->values[i * n + t];
+        }
+        for (size_t t = 0; t < n; t++) table[(size_t)c * n + t] /= members;
+    }
+}
+
+/* Means, then the table's cells become effects and the intervals come from them. */
+static hsc_status summarise_table(hsc__ablate *j, double *table, hsc_interval *intervals, hsc_error *err)
+{
+    size_t n = j->n_targets + 1;
+    for (size_t t = 0; t < j->n_targets; t++) {
+        hsc__target *target = &j->targets[t];
+        size_t against = target->kind == HSC__TARGET_AFTER ? (size_t)j->set : j->n_targets;
+        for (int c = 0; c < j->n_clusters; c++) {
+            target->value += table[(size_t)c * n + t] / j->n_clusters;
+            target->effect += (table[(size_t)c * n + t] - table[(size_t)c * n + against]) / j->n_clusters;
+        }
+        for (size_t i = 0; i < j->items.n; i++) target->n_right += j->values[i * n + t] > 0;
+    }
+    for (int c = 0; c < j->n_clusters; c++) j->clean += table[(size_t)c * n + j->n_targets] / j->n_clusters;
+    for (size_t i = 0; i < j->items.n; i++) j->n_right += j->values[i * n + j->n_targets] > 0;
+    if (j->n_clusters < 2) return HSC_OK;
+    for (size_t t = j->n_targets; t-- > 0;) { /* from the last: AFTER reads the set's column before it changes */
+        size_t against = j->targets[t].kind == HSC__TARGET_AFTER ? (size_t)j->set : j->n_targets;
+        for (int c = 0; c < j->n_clusters; c++) table[(size_t)c * n + t] -= table[(size_t)c * n + against];
+    }
+    hsc_table figures = {table, j->n_clusters, (int)n};
+    hsc_bootstrap_options o = {.seed = (uint64_t)j->options->seed, .n_threads = j->options->threads};
+    HSC_TRY(hsc_bootstrap(&figures, &o, intervals, err));
+    for (size_t t = 0; t < j->n_targets; t++) j->targets[t].interval = intervals[t];
+    return HSC_OK;
+}
+
+static hsc_status summarise(hsc__ablate *j, hsc_error *err)
+{
+    size_t n = j->n_targets + 1;
+    int *numbers = hsc__calloc(j->items.n, sizeof *numbers);
+    double *table = hsc__calloc(j->items.n * n, sizeof *table);
+    hsc_interval *intervals = hsc__calloc(n, sizeof *intervals);
+    hsc_status status = hsc__fail_memory(err, j->items.n * n * sizeof *table, "effects");
+    if (numbers && table && intervals) {
+        j->n_clusters = number_clusters(j, numbers);
+        average_clusters(j, numbers, table);
+        status = summarise_table(j, table, intervals, err);
+    }
+    hsc__free(numbers);
+    hsc__free(table);
+    hsc__free(intervals);
+    return status;
+}
+
+static hsc_status run_items(hsc__ablate *j, hsc_lab *lab, hsc_error *err)
+{
+    for (size_t i = 0; i < j->items.n; i++) {
+        if (j->items.n > 1) hsc__cli_progress("ablating: text %zu of %zu", i + 1, j->items.n);
+        HSC_TRY(run_item(j, lab, i, err));
+    }
+    return HSC_OK;
+}
+
+hsc_status hsc__ablate_run(hsc__ablate *j, hsc_error *err)
+{
+    HSC_TRY(make_targets(j, err));
+    j->values = hsc__calloc(j->items.n * (j->n_targets + 1), sizeof *j->values);
+    if (!j->values) return hsc__fail_memory(err, j->items.n * j->n_targets * sizeof *j->values, "effects");
+    if (j->options->per_token) {
+        j->losses = hsc__calloc(2 * (size_t)j->items.list[0].n_tokens, sizeof *j->losses);
+        if (!j->losses) return hsc__fail_memory(err, (size_t)j->items.list[0].n_tokens, "losses");
+    }
+    if (j->options->how == HSC__ABLATE_MEAN) HSC_TRY(fill_from_corpus(j, err));
+    hsc_lab *lab = NULL;
+    hsc_lab_options o = lab_options(j);
+    HSC_TRY(hsc_lab_new(&lab, j->opened.model, &o, err));
+    hsc_status status = run_items(j, lab, err);
+    hsc_lab_free(lab);
+    hsc__cli_progress_end();
+    return status == HSC_OK ? summarise(j, err) : status;
+}

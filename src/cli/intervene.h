@@ -1,0 +1,72 @@
+/* What ablate and patch share: the metric that a change is judged by, the texts it is taken on, maps of effects. */
+#ifndef HSC_CLI_INTERVENE_H
+#define HSC_CLI_INTERVENE_H
+
+#include "cli/shared.h"
+#include "headscope/intervene.h"
+
+typedef enum {
+    HSC__METRIC_DIFF,  /* logit of a minus logit of b at the last token */
+    HSC__METRIC_LOGIT, /* logit of a at the last token */
+    HSC__METRIC_LOSS,  /* mean negative log probability of the tokens at positions first .. last, in nats */
+} hsc__metric_kind;
+
+typedef struct hsc__metric {
+    hsc__metric_kind kind;
+    const char *text; /* as typed */
+    int first, last;  /* HSC__METRIC_LOSS: predicted positions; last -1: the text's last */
+} hsc__metric;
+
+/* One text and what is asked of it. */
+typedef struct hsc__item {
+    hsc_token *ids; /* of hsc__malloc */
+    int n_tokens;
+    hsc_token a, b; /* HSC__METRIC_DIFF and _LOGIT */
+    char *cluster;  /* items of one cluster are averaged first; NULL: an item by itself */
+} hsc__item;
+
+typedef struct hsc__items {
+    hsc__item *list;
+    size_t n, capacity;
+} hsc__items;
+void hsc__items_free(hsc__items *items);
+
+/* "logit: dog - cat", "logit: dog" or "loss": sets kind and text; false when it is none of them. The words are read
+ * later, by hsc__metric_tokens. */
+bool hsc__metric_parse(const char *text, hsc__metric *out);
+/* The tokens that a metric names: a word that is one token after a blank, else by itself; "in quotes" as it stands;
+ * #123 is an id. HSC_EINVAL: a word of several tokens, or none. */
+hsc_status hsc__metric_tokens(const hsc__metric *metric, const hsc__opened *opened, hsc_token *a, hsc_token *b,
+                              hsc_error *err);
+/* The metric's name for people, with its unit: "logit of ' dog' minus logit of ' cat' at the last token". */
+void hsc__metric_describe(hsc__string *out, const hsc__metric *metric);
+const char *hsc__metric_unit(const hsc__metric *metric);
+/* The metric of logits whose first row belongs to token first_row; rows as hsc_lab_options asked for them. Loss rows
+ * before first_row come from `before`, [n_tokens] losses of the run as it is; each loss goes into losses when that is
+ * not NULL. */
+double hsc__metric_value(const hsc__metric *metric, const hsc__item *item, const float *logits, int d_vocab,
+                         int first_row, int n_rows, const double *before, double *losses);
+hsc_logits_rows hsc__metric_rows(const hsc__metric *metric);
+
+/* Adds a text, the lines of a file, or the prompts of a pair file (JSONL: "prompt" with "right" and "wrong", or with
+ * "io" and "s"; at most `limit` of them, 0: all). */
+hsc_status hsc__items_add_text(hsc__items *items, const hsc__opened *opened, const char *text, size_t n, unsigned flags,
+                               hsc_error *err);
+hsc_status hsc__items_add_ids(hsc__items *items, const hsc__ids *ids, hsc_error *err);
+hsc_status hsc__items_add_lines(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
+                                int limit, hsc_error *err);
+hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
+                                int limit, hsc_error *err);
+
+/* A map of numbers: rows down, columns across, as dark as the number is large whatever its sign. Labels are "L0", "H0",
+ * or the given ones. To a picture when path is not NULL, else appended for the terminal. */
+typedef struct hsc__effect_map {
+    const char *title, *x_title, *y_title, *value_title;
+    int n_rows, n_cols;
+    const double *values;        /* [n_rows][n_cols] */
+    char row_letter, col_letter; /* used where there are no labels */
+    const hsc__label *row_labels, *col_labels;
+} hsc__effect_map;
+hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hsc__string *out, hsc_error *err);
+
+#endif

@@ -1,0 +1,175 @@
+"""Interventions against TransformerLens, on random GPT-2 and Llama checkpoints that both read: every head, attention and
+MLP ablated in turn (zero, mean, resampled), sets of heads, losses by position. All of TransformerLens's processing is
+off. A figure may differ by BAR."""
+import json
+import shutil
+
+import common
+import numpy as np
+import torch
+
+import checkpoints as make
+
+BAR = 1e-4  # logits and nats
+TEXT = "When Mary and John went to the store, John gave a drink to"
+DONOR = "When Lucy and Paul went to the farm, Paul gave a flower to"
+CORPUS = ["The animal is tired because it ran.", "A street was too wide for them.", "Who sold the old house to Ann?"]
+
+
+def lens(config, folder, **processing):
+    """The checkpoint as a HookedTransformer."""
+    from transformer_lens import HookedTransformer, HookedTransformerConfig
+    from transformer_lens.pretrained import weight_conversions as convert
+    gpt2 = config["model_type"] == "gpt2"
+    n_heads = config["n_head"] if gpt2 else config["num_attention_heads"]
+    d = config["n_embd"] if gpt2 else config["hidden_size"]
+    shape = {"n_layers": config["n_layer"] if gpt2 else config["num_hidden_layers"], "n_heads": n_heads, "d_model": d,
+             "d_head": d // n_heads, "n_ctx": config["n_positions"] if gpt2 else config["max_position_embeddings"],
+             "d_vocab": config["vocab_size"], "eps": 1e-5, "original_architecture": config["architectures"][0]}
+    if gpt2:
+        shape |= {"d_mlp": 4 * d, "act_fn": "gelu_new", "normalization_type": "LN"}
+    else:
+        shape |= {"d_mlp": config["intermediate_size"], "act_fn": "silu", "normalization_type": "RMS", "gated_mlp": True,
+                  "n_key_value_heads": config["num_key_value_heads"], "positional_embedding_type": "rotary",
+                  "rotary_dim": d // n_heads, "rotary_base": config["rope_theta"], "rotary_adjacent_pairs": False,
+                  "final_rms": True}
+    model = HookedTransformer(HookedTransformerConfig(**shape, device="cpu", default_prepend_bos=False))
+    convert_weights = convert.convert_gpt2_weights if gpt2 else convert.convert_llama_weights
+    weights = convert_weights(make.open_with_transformers(folder), model.cfg)
+    off = {"fold_ln": False, "center_writing_weights": False, "center_unembed": False, "fold_value_biases": False}
+    model.load_and_process_state_dict(weights, **{**off, **processing})
+    return model.eval()
+
+
+def with_tokenizer(folder, seed):
+    """A random GPT-2 with GPT-2's tokenizer."""
+    config = make.configuration(make.GPT2, vocab_size=50257)
+    path = make.write_folder(folder / "gpt2", config, make.gpt2_tensors(config, seed))
+    for name in ("tokenizer.json", "vocab.json", "merges.txt"):
+        source = common.require_data("tokenizers", "gpt2") / name
+        if source.exists():
+            shutil.copy(source, path)
+    return config, path
+
+
+def bare(folder, base, build, seed):
+    config = make.configuration(base)
+    tensors = build(config, seed)
+    ids = make.token_ids(config["vocab_size"], 20, seed)
+    make.calibrate(folder / "work", config, tensors, ids, seed)
+    return config, make.write_folder(folder / config["model_type"], config, tensors), ids
+
+
+def ask(*words):
+    return json.loads(common.headscope(*words, "--json").stdout)
+
+
+
+def ids_of(path, text):
+    from tokenizers import Tokenizer
+    return Tokenizer.from_file(str(path / "tokenizer.json")).encode(text).ids
+
+
+def hooked(model, ids, hooks):
+    with torch.no_grad():
+        return model.run_with_hooks(torch.tensor([ids]), fwd_hooks=hooks, prepend_bos=False)[0].double()
+
+
+def clean(model, ids):
+    with torch.no_grad():
+        logits, cache = model.run_with_cache(torch.tensor([ids]), prepend_bos=False)
+    return logits[0].double(), cache
+
+
+def head_hook(layer, head, value):
+    """z of the head becomes value, which broadcasts over [n_pos][d_head]."""
+    def hook(z, hook):
+        z[0, :, head] = value
+        return z
+    return f"blocks.{layer}.attn.hook_z", hook
+
+
+def site_hook(layer, site, value):
+    def hook(x, hook):
+        x[:] = value
+        return x
+    return f"blocks.{layer}.hook_{site}", hook
+
+
+def difference(logits, a, b):
+    return float(logits[-1, a] - logits[-1, b])
+
+
+def losses(logits, ids):
+    return -torch.log_softmax(logits[:-1], -1)[torch.arange(len(ids) - 1), torch.tensor(ids[1:])]
+
+
+def compare(name, got, want):
+    got, want = np.array(got), np.array(want)
+    off = float(np.abs(got - want).max())
+    spread = float(np.ptp(want)) if len(want) > 1 else 1.0
+    print(f"  {name:<44} {len(want):4} figures, off by {off:.1e} at most, spread {spread:.2f}")
+    assert spread > 0.01, f"{name}: the figures hardly differ, this tests nothing"
+    assert off <= BAR, f"{name}: {off} is over {BAR}"
+
+
+def values(answer, kind="each"):
+    return [target["value"] for target in answer["targets"] if target["kind"] == kind]
+
+
+def sweep(model, ids, a, b, value_of):
+    return [difference(hooked(model, ids, [head_hook(i, h, value_of(i, h))]), a, b)
+            for i in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)]
+
+
+def test_zero():
+    for base, build in ((make.GPT2, make.gpt2_tensors), (make.LLAMA, make.llama_tensors)):
+        with common.scratch() as folder:
+            config, path, ids = bare(folder, base, build, 5)
+            model, given = lens(config, path), ["-m", path, "--ids", ",".join(map(str, ids))]
+            name, metric = config["model_type"], ["--metric", "logit: #3 - #5"]
+            got = ask("ablate", *given, *metric)
+            compare(f"{name}: as it is", [got["clean"], 0], [difference(clean(model, ids)[0], 3, 5), 0])
+            compare(f"{name}: every head zeroed", values(got), sweep(model, ids, 3, 5, lambda i, h: 0))
+            for site in ("attn", "mlp"):
+                want = [difference(hooked(model, ids, [site_hook(i, site + "_out", 0)]), 3, 5)
+                        for i in range(model.cfg.n_layers)]
+                compare(f"{name}: every {site} zeroed", values(ask("ablate", *given, *metric, "--sweep", site)), want)
+            got = ask("ablate", *given, "--metric", "loss", "--heads", "L0H1,L1H2,L1H3", "--per-token")
+            after = losses(hooked(model, ids, [head_hook(*at, 0) for at in ((0, 1), (1, 2), (1, 3))]), ids)
+            compare(f"{name}: losses, three heads zeroed", got["losses"]["ablated"][1:], after)
+            compare(f"{name}: losses as it is", got["losses"]["clean"][1:], losses(clean(model, ids)[0], ids))
+            got = ask("ablate", *given, "--metric", "loss", "--positions", "5-9")
+            want = [float(losses(hooked(model, ids, [head_hook(i, h, 0)]), ids)[4:9].mean())
+                    for i in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)]
+            compare(f"{name}: loss at positions 5 to 9", values(got), want)
+            got = ask("ablate", *given, *metric, "--heads", "L0H1", "--then", "L2H0,L1H1")
+            want = [difference(hooked(model, ids, [head_hook(0, 1, 0), head_hook(*at, 0)]), 3, 5)
+                    for at in ((2, 0), (1, 1))]
+            compare(f"{name}: two heads after another", values(got, "after"), want)
+
+
+def test_mean_and_resample():
+    with common.scratch() as folder:
+        config, path = with_tokenizer(folder, 7)
+        model, ids = lens(config, path), ids_of(path, TEXT)
+        a, b = ids_of(path, " Mary")[0], ids_of(path, " John")[0]
+        corpus = folder / "corpus.txt"
+        corpus.write_text("\n".join(CORPUS) + "\n")
+        rows = [[] for _ in range(model.cfg.n_layers)]
+        for text in CORPUS:
+            cache = clean(model, ids_of(path, text))[1]
+            for i in range(model.cfg.n_layers):
+                rows[i].append(cache[f"blocks.{i}.attn.hook_z"][0, 1:])
+        means = [torch.cat(layer).mean(0) for layer in rows]
+        words = ["ablate", "-m", path, TEXT, "--metric", "logit: Mary - John"]
+        got = ask(*words, "--how", "mean", "--corpus", corpus)
+        compare("mean over a corpus", values(got), sweep(model, ids, a, b, lambda i, h: means[i][h]))
+        donor = clean(model, ids_of(path, DONOR))[1]
+        got = ask(*words, "--how", "resample", "--donor", DONOR)
+        compare("resampled from a donor", values(got),
+                sweep(model, ids, a, b, lambda i, h: donor[f"blocks.{i}.attn.hook_z"][0, :, h]))
+
+
+if __name__ == "__main__":
+    common.main(globals())
