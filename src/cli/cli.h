@@ -25,6 +25,7 @@ int hsc__cli_lesson(int argc, char **argv);
 int hsc__cli_embed(int argc, char **argv);
 int hsc__cli_generate(int argc, char **argv);
 int hsc__cli_look(int argc, char **argv);
+int hsc__cli_patch(int argc, char **argv);
 int hsc__cli_pull(int argc, char **argv);
 int hsc__cli_run(int argc, char **argv);
 int hsc__cli_scan(int argc, char **argv);

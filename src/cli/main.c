@@ -16,6 +16,7 @@ static const entry commands[] = {
     {"run", hsc__cli_run, "save patterns, residual streams and logits as tensors", "See"},
     {"scan", hsc__cli_scan, "which head follows the answer, over many sentence pairs", "See"},
     {"ablate", hsc__cli_ablate, "switch off heads, layers or neurons, and measure what it does", "Intervene"},
+    {"patch", hsc__cli_patch, "put one run's activations into another, place by place", "Intervene"},
     {"generate", hsc__cli_generate, "write on from a prompt, and see where heads look as it writes", "Do"},
     {"chat", hsc__cli_chat, "a conversation in the terminal, with the model's own template", "Do"},
     {"score", hsc__cli_score, "how likely a text is; which of several continuations is likeliest", "Do"},

@@ -171,5 +171,38 @@ def test_mean_and_resample():
                 sweep(model, ids, a, b, lambda i, h: donor[f"blocks.{i}.attn.hook_z"][0, :, h]))
 
 
+def patched(model, base, cache, places, a, b, ends):
+    """(patched - corrupted) / (clean - corrupted) of each place: (hook name, index into the site's value)."""
+    cells = []
+    for name, index in places:
+        def hook(x, hook, name=name, index=index):
+            x[index] = cache[name][index]
+            return x
+        cells.append((difference(hooked(model, base, [(name, hook)]), a, b) - ends[1]) / (ends[0] - ends[1]))
+    return cells
+
+
+def test_patch():
+    for base, build in ((make.GPT2, make.gpt2_tensors), (make.LLAMA, make.llama_tensors)):
+        with common.scratch() as folder:
+            config, path, ids = bare(folder, base, build, 9)
+            model, other = lens(config, path), ids[:6] + [(ids[6] + 11) % 97] + ids[7:]
+            ends = [difference(clean(model, x)[0], 3, 5) for x in (ids, other)]
+            text = [",".join(map(str, x)) for x in (ids, other)]
+            words = ["patch", "-m", path, "--metric", "logit: #3 - #5", "--ids", text[0], "--corrupted-ids", text[1]]
+            every = slice(None)
+            for site in ("resid_pre", "attn_out", "mlp_out", "z"):
+                for noise in (False, True):
+                    start, source = (ids, other) if noise else (other, ids)
+                    places = [(f"blocks.{i}.attn.hook_z", (0, every, h)) if site == "z" else
+                              (f"blocks.{i}.hook_{site}", (0, h)) for i in range(model.cfg.n_layers)
+                              for h in range(model.cfg.n_heads if site == "z" else len(ids))]
+                    got = ask(*words, "--site", site, *(["--noise"] if noise else []))
+                    want = patched(model, start, clean(model, source)[1], places, 3, 5, ends)
+                    scale = abs(ends[0] - ends[1])
+                    compare(f"{config['model_type']}: {site} patched, {got['direction']}",
+                            np.array(got["cells"]).ravel() * scale, np.array(want) * scale)
+
+
 if __name__ == "__main__":
     common.main(globals())
