@@ -282,7 +282,7 @@ def gguf_arch(config):
     return GGUF_ARCH.get(config["model_type"], config["model_type"])
 
 
-def _gguf_names(config):
+def gguf_names(config):
     """A function from a tensor's Hugging Face name to llama.cpp's, which is the gguf package's own."""
     member = gguf.MODEL_ARCH[gguf_arch(config).replace("-", "_").upper()]
     mapping = gguf.get_tensor_name_map(member, config.get("n_layer") or config["num_hidden_layers"])
@@ -319,7 +319,7 @@ def _gguf_rope_keys(writer, config, d_head):
         writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
 
 
-def _gguf_keys(writer, config):
+def gguf_keys(writer, config):
     kind = config["model_type"]
     if kind == "gpt2":
         _gguf_gpt2_keys(writer, config)
@@ -353,7 +353,7 @@ def _gguf_keys(writer, config):
         writer.add_causal_attention(False)
 
 
-def _in_gguf_order(name, array, config):
+def in_gguf_order(name, array, config):
     """From transformers' order of rows and columns to llama.cpp's."""
     kind = config["model_type"]
     if kind == "gpt2":  # Conv1D [in][out] becomes Linear [out][in]
@@ -385,11 +385,11 @@ def add_rope_factors(writer, config, folder):
 def write_gguf(path, config, tensors, kind="F32", embedding=None, folder=None):
     """Writes a GGUF with matrices of type `kind` (the embedding of type `embedding`) and returns the tensors as the
     file holds them, dequantised, under their Hugging Face names. `folder` is the same model, for rotary factors."""
-    held, name_of = {}, _gguf_names(config)
+    held, name_of = {}, gguf_names(config)
     less_one = FAMILIES[config["model_type"]].less_one
     writer = gguf.GGUFWriter(path, gguf_arch(config))
     writer.add_name(path.stem)
-    _gguf_keys(writer, config)
+    gguf_keys(writer, config)
     if folder:
         add_rope_factors(writer, config, folder)
     for name, value in tensors.items():
@@ -399,11 +399,11 @@ def write_gguf(path, config, tensors, kind="F32", embedding=None, folder=None):
         qtype = GGUF_TYPES["F32" if _is_float32(name, value) else (embedding or kind) if embeds else kind]
         array = value.numpy().astype(np.float32)
         gain = less_one and name.endswith("norm.weight")
-        stored = np.ascontiguousarray(_in_gguf_order(name, array + np.float32(1) if gain else array, config))
+        stored = np.ascontiguousarray(in_gguf_order(name, array + np.float32(1) if gain else array, config))
         data = gguf.quants.quantize(stored, qtype)
         writer.add_tensor(name_of(name), data, raw_dtype=qtype)
         # Where each number of `stored` came from tells where its dequantised self goes back to.
-        source = _in_gguf_order(name, np.arange(array.size).reshape(array.shape), config)
+        source = in_gguf_order(name, np.arange(array.size).reshape(array.shape), config)
         back = np.empty(array.size, np.float32)
         back[source.reshape(-1)] = gguf.quants.dequantize(data, qtype).reshape(-1)
         held[name] = torch.from_numpy(back.reshape(array.shape) - np.float32(1 if gain else 0))

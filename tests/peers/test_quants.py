@@ -38,14 +38,14 @@ def llama(**more):
 def write_embedding(path, name, rows):
     """A llama whose embedding is these rows of blocks; the rest is random."""
     config = llama()
-    tensors = make.llama_tensors(config, 1)
+    tensors, name_of = make.llama_tensors(config, 1), make.gguf_names(config)
     writer = gguf.GGUFWriter(path, "llama")
-    make._gguf_keys(writer, config)
+    make.gguf_keys(writer, config)
     for key, value in tensors.items():
         if key == "embed_tokens.weight":
             writer.add_tensor("token_embd.weight", rows, raw_dtype=GGMLQuantizationType[name])
         else:
-            writer.add_tensor(make._gguf_name(key, "llama"), make._in_gguf_order(key, value.numpy(), config))
+            writer.add_tensor(name_of(key), make.in_gguf_order(key, value.numpy(), config))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
