@@ -160,7 +160,8 @@ class Report:
         """got, f32, f64: {tensor name: array} of the program, of transformers, and of the same in float64. The floor of
         a checkpoint's tensor is the worst seen so far: a short sequence after a long one is not judged by the luck of
         one row. Without to_bar a figure past its bar is reported, and only the floor's multiple is held."""
-        label, rows = f"{name} {len(f32['ln_final'])}", {}
+        n_tokens = len(f32["ln_final"] if "ln_final" in f32 else f32["logits"])
+        label, rows = f"{name} {n_tokens}", {}
         absent = [key for key in f32 if key not in got]
         if absent:
             self.failures.append(f"{label}: the program did not save {', '.join(absent)}")
