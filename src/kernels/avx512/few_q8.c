@@ -12,6 +12,7 @@
 #include "kernels/simd/vec_avx512.h"
 
 #include "kernels/avx512/q8_types.h"
+#include "kernels/avx512/q8_words.h"
 #include "kernels/simd/fetch.h"
 
 enum { MOST_ROWS = 8 };
@@ -81,12 +82,15 @@ INLINE void add_quad(hsc_dtype dtype, const int n_rows, strip *s, int64_t g, int
     const hsc__q8_type type = hsc__q8_type_of(dtype);
     const place p = place_of(dtype, g, n_groups);
     const size_t quad_bytes = hsc__dtype_bytes(dtype, HSC__K_CHUNK) / 2;
-    vi dot[MOST_ROWS][2][4];
+    vi dot[MOST_ROWS][2][4], heads[4];
     UNROLL
     for (int i = 0; i < 4; i++) {
         codes w[4];
+        if (lies_in_words(dtype)) four_quads(dtype, s->rows + 4 * i, p.offset, n_groups, w, &heads[i]);
         UNROLL
-        for (int j = 0; j < 4; j++) w[j] = quad_codes(dtype, s->rows[4 * i + j], &p);
+        for (int j = 0; j < 4; j++) {
+            if (!lies_in_words(dtype)) w[j] = quad_codes(dtype, s->rows[4 * i + j], &p);
+        }
         fetch_run(s->ahead, (int)(quad_bytes + 15) / 16);
         s->ahead += quad_bytes * 4;
         for (int r = 0; r < n_rows; r++) {
@@ -97,7 +101,12 @@ INLINE void add_quad(hsc_dtype dtype, const int n_rows, strip *s, int64_t g, int
         }
     }
     quad_scales scales;
-    find_scales(dtype, s->rows, &p, &scales);
+    if (lies_in_words(dtype)) {
+        rows_in_lanes(heads);
+        scales_of_heads(dtype, heads, &scales);
+    } else {
+        find_scales(dtype, s->rows, &p, &scales);
+    }
     for (int r = 0; r < n_rows; r++) {
         const hsc__x8_group *x = s->x->group + (size_t)r * s->x->group_stride + g;
         rows_in_lanes(dot[r][0]);
