@@ -1,7 +1,7 @@
 /*
  * few_t: a product of few rows straight from a mapped weight [n_in][n_out]. Outputs already lie side by side, so
- * weights go from memory into multiply-adds. A strip of SUB values of k is read across up to WIDE outputs before the
- * next one: memory is read in long runs, fetched one strip ahead; sums wait in the first-level cache. The bits are
+ * weights go from memory into multiply-adds. A strip of some values of k is read across up to WIDE outputs before the
+ * next one: memory is read in long runs, fetched ahead of its use; sums wait in the first-level cache. The bits are
  * those of pack_t and gemm.
  */
 #ifndef HSC_KERNELS_SIMD_FEW_T_H
@@ -14,6 +14,8 @@ enum {
     X_STRIDE = HSC__K_CHUNK + 16, /* of the copy of x: not a multiple that makes rows share cache sets */
     MOST_ROWS = 64,
     SUB = 32,
+    ONE_SUB = 4, /* of one row: so short a strip reads memory almost in the order in which it lies */
+    ONE_AHEAD = 32,
     WIDE = 512,
     NARROW = 128, /* with so many rows that wide sums would leave the cache */
 };
@@ -141,10 +143,11 @@ typedef struct columns {
 static void multiply_chunk(const columns *c, int64_t k0, int n_k, const float *x, float *sum)
 {
     int run = (int)((hsc__dtype_bytes(c->dtype, (size_t)c->n_out) + 63) / 64); /* lines of a row of weights */
-    size_t distance = c->n_rows <= 2 ? 2 * SUB : SUB; /* few rows are soon through with a strip */
-    for (int k = 0; k < n_k; k += SUB) {
+    int sub = c->n_rows == 1 ? ONE_SUB : SUB; /* two rows are soon through with a strip */
+    size_t distance = c->n_rows == 1 ? ONE_AHEAD : c->n_rows == 2 ? 2 * SUB : SUB;
+    for (int k = 0; k < n_k; k += sub) {
         strip s = {.w = c->w + (size_t)(k0 + k) * c->row_bytes, .row_bytes = c->row_bytes, .is_first = k == 0};
-        s.n_k = n_k - k < SUB ? n_k - k : SUB;
+        s.n_k = n_k - k < sub ? n_k - k : sub;
         fetches ahead = fetches_of(s.w + distance * c->row_bytes, 64, run, (ptrdiff_t)c->row_bytes, 0);
         for (int r = 0; r < c->n_rows; r += MR) {
             int rows = c->n_rows - r < MR ? c->n_rows - r : MR;
