@@ -1,5 +1,5 @@
 /*
- * headscope/tasks.h: what one does with a model: write on, score, converse, embed.
+ * headscope/tasks.h: what one does with a model: write on, score, fill gaps, converse, embed.
  *
  * Writing twenty tokens, greedily, and printing them as they come:
  *
@@ -202,6 +202,29 @@ typedef struct hsc_continuation {
  * HSC_EINVAL: as above, or a text is longer than the context. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_score_continuations(hsc_session *session, hsc_continuation *list, int n_list,
                                                           hsc_error *err);
+
+/* ------------------------------------------------------------------------------------------------ masked words ---- */
+
+/* The token that stands for a word to be guessed: mask_token in tokenizer_config.json or special_tokens_map.json, or
+ * tokenizer.ggml.mask_token_id of a GGUF file, else the token spelled [MASK] or <mask>. Encode text that holds it with
+ * HSC_ENCODE_PARSE_SPECIAL. HSC_ENOTFOUND: the model has no tokenizer, or that none such. HSC_EFORMAT, HSC_EIO,
+ * HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_model_mask_token(const hsc_model *model, hsc_token *out, hsc_error *err);
+
+typedef struct hsc_guess {
+    hsc_token id;
+    float logit;
+    double probability; /* softmax over the whole vocabulary */
+} hsc_guess;
+
+/* What would stand at n_positions places of a text of n tokens: for each the k likeliest tokens into
+ * out [n_positions][k], likeliest first, the lower id first of equals. A place is guessed from the whole text with what
+ * stands there now, which is the mask token where nothing should be told (Devlin et al. 2018); all places are guessed
+ * in one pass, none knowing of the others. The logits are the bits of the site logits. The session's sequences are used
+ * up; observers are cleared. HSC_EINVAL: the model is causal or has no masked-word head, a position is outside the
+ * text, k is below 1 or past the vocabulary, a logit is not finite; as for hsc_forward besides. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_fill(hsc_session *session, const hsc_token *ids, int n, const int *positions,
+                                           int n_positions, int k, hsc_guess *out, hsc_error *err);
 
 /* ------------------------------------------------------------------------------------------------ conversation ---- */
 

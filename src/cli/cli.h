@@ -23,6 +23,7 @@ int hsc__cli_convert(int argc, char **argv);
 int hsc__cli_info(int argc, char **argv);
 int hsc__cli_lesson(int argc, char **argv);
 int hsc__cli_embed(int argc, char **argv);
+int hsc__cli_fill(int argc, char **argv);
 int hsc__cli_generate(int argc, char **argv);
 int hsc__cli_look(int argc, char **argv);
 int hsc__cli_patch(int argc, char **argv);

@@ -21,6 +21,7 @@ static const entry commands[] = {
     {"chat", hsc__cli_chat, "a conversation in the terminal, with the model's own template", "Do"},
     {"score", hsc__cli_score, "how likely a text is; which of several continuations is likeliest", "Do"},
     {"embed", hsc__cli_embed, "texts as vectors: JSON, CSV, .npy", "Do"},
+    {"fill", hsc__cli_fill, "the likeliest words for a [MASK] in a text", "Do"},
     {"info", hsc__cli_info, "what is in a model: architecture, sizes, types, memory", "Models"},
     {"tokenize", hsc__cli_tokenize, "text to token ids and back", "Models"},
     {"convert", hsc__cli_convert, "a model in the other container or another type", "Models"},

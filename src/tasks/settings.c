@@ -1,5 +1,6 @@
-/* What a model's files say besides weights and vocabulary: which tokens end a text, and the chat template with the
- * special tokens that it names. A folder has them in its JSON files, a GGUF file in its metadata. */
+/* What a model's files say besides weights and vocabulary: which tokens end a text, which one stands for a masked word,
+ * and the chat template with the special tokens that it names. A folder has them in its JSON files, a GGUF file in its
+ * metadata. */
 #include "tasks/settings.h"
 
 #include "base/alloc.h"
@@ -191,4 +192,38 @@ void hsc__chat_settings_free(hsc__chat_settings *settings)
     hsc__string_free(&settings->text);
     hsc__string_free(&settings->bos);
     hsc__string_free(&settings->eos);
+}
+
+/* ---------------------------------------------------------------------------------------------------- mask token ----
+ */
+
+static hsc_status read_gguf_mask(hsc_model *model, const hsc_tokenizer *tokenizer, hsc_token *out, hsc_error *err)
+{
+    int64_t id;
+    pthread_mutex_lock(&model->lock);
+    hsc_status status = hsc__gguf_get_int(model->gguf, "tokenizer.ggml.mask_token_id", -1, 0, UINT32_MAX, &id, err);
+    pthread_mutex_unlock(&model->lock);
+    HSC_TRY(status);
+    if (id >= 0 && (uint64_t)id < hsc_tokenizer_size(tokenizer)) *out = (hsc_token)id;
+    return HSC_OK;
+}
+
+hsc_status hsc__settings_mask(hsc_model *model, const hsc_tokenizer *tokenizer, hsc_token *out, hsc_error *err)
+{
+    static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json"};
+    hsc__string path = {0}, mask = {0};
+    hsc_status status = HSC_OK;
+    if (model->gguf) return read_gguf_mask(model, tokenizer, out, err);
+    for (size_t i = 0; i < sizeof files / sizeof *files && status == HSC_OK; i++) {
+        json_t *config;
+        status = hsc__settings_load(&config, model->path, files[i], &path, err);
+        if (status == HSC_OK) take_special(config, "mask_token", &mask);
+        json_decref(config);
+    }
+    hsc_token id = mask.n && !mask.failed ? hsc_token_find(tokenizer, mask.data, mask.n) : -1;
+    if (status == HSC_OK && mask.failed) status = hsc__fail_memory(err, 0, "the mask token");
+    if (status == HSC_OK && id >= 0) *out = id;
+    hsc__string_free(&path);
+    hsc__string_free(&mask);
+    return status;
 }

@@ -20,4 +20,7 @@ typedef struct hsc__chat_settings {
 hsc_status hsc__chat_settings_read(hsc_model *model, hsc__chat_settings *out, hsc_error *err);
 void hsc__chat_settings_free(hsc__chat_settings *settings);
 
+/* The mask token that the files name; *out stays as it is where they name none that the tokenizer has. */
+hsc_status hsc__settings_mask(hsc_model *model, const hsc_tokenizer *tokenizer, hsc_token *out, hsc_error *err);
+
 #endif
