@@ -6,8 +6,7 @@
  * training gets them for the price of one. The program compares with the slow way, a pass for each prefix. The losses
  * are equal to the last bit, because here the arithmetic of a row does not depend on the rows beside it.
  *
- * First a small model with random values, made of the blocks of headscope/nn.h, which can only guess; then, where a
- * model is named, real words.
+ * First a small model of random blocks, which can only guess; then, where a model is named, real words.
  */
 #include "lesson.h"
 
@@ -50,9 +49,8 @@ static hsc_status losses_of(lesson_model *m, const hsc_token *tokens, int n, hsc
     hsc_session_reset(m->session);
     CHECK(hsc_forward(m->session, &(hsc_batch){.ids = tokens, .n_tokens = n, .logits = rows}, err));
     CHECK(hsc_session_logits(m->session, &logits, err));
-    int n_rows = (int)logits.shape[0];
-    return hsc_nn_cross_entropy_forward(logits.data, tokens + n + 1 - n_rows, n_rows, (int)logits.shape[1], losses,
-                                        err);
+    int n_rows = (int)logits.shape[0], n_words = (int)logits.shape[1];
+    return hsc_nn_cross_entropy_forward(logits.data, tokens + n + 1 - n_rows, n_rows, n_words, losses, err);
 }
 
 static void report(size_t n, const float *at_once, const float *one_by_one)
@@ -93,7 +91,9 @@ int main(int argc, char **argv)
     lesson_model m;
     hsc_encoding e = {0};
     TRY(lesson_open(&m, argv[1], &err));
-    hsc_status status = real_words(&m, &e, &err);
+    hsc_status status = HSC_OK;
+    if (hsc_model_config(m.model)->causal) status = real_words(&m, &e, &err);
+    else printf("\n%s looks both ways: it has no next word to guess\n", hsc_model_config(m.model)->name);
     hsc_encoding_free(&e);
     lesson_close_model(&m);
     return status ? lesson_fail(&err) : 0;

@@ -3,10 +3,9 @@
  *
  * In a causal model it cannot. The row of "it" is softmax(q_it . k_j) over the tokens j up to "it"; the word that
  * changes comes after. The q and k of a layer are made from the layer below, itself causal, so by induction nothing at
- * or before "it" changes: the difference is exactly 0. Only the last token's row can change. Without a mask, as in
- * BERT, all can. First random blocks with and without the mask; then, where a model is named, its own heads. headscope
- * cannot open a model that looks in both directions yet, so for BERT's half of the answer there are the random blocks
- * alone.
+ * or before "it" changes: the difference is exactly 0. Only the row of the last word can change. Without a mask "it"
+ * looks at that word too, and its row changes from the first layer on. First random blocks, with and without the mask;
+ * then the heads of a model that is named: of an encoder, as BERT is, from "it" as well as from the last word.
  */
 #include "lesson.h"
 
@@ -38,41 +37,42 @@ static hsc_status random_model(bool causal, int row, float *change, hsc_error *e
     return HSC_OK;
 }
 
-/* Prints the head whose weight from the last token moves most from one word to the other, but less than `below`. */
-static float next_move(const lesson_patterns *tired, const lesson_patterns *wide, float below, int animal, int street)
+/* The three heads whose weight from one token moves most from "animal" to "street". */
+static void print_movers(const lesson_patterns look[2], const char *name, int from, int animal, int street)
 {
-    float most = 0;
-    int best = -1;
-    for (int i = 0; i < tired->n_heads; i++) {
-        const float *a = lesson_row(tired, i, tired->n - 1), *b = lesson_row(wide, i, wide->n - 1);
-        float move = b[street] - a[street] - (b[animal] - a[animal]);
-        if (!(move > most && move < below)) continue;
-        most = move;
-        best = i;
+    float below = INFINITY;
+    printf("from %s, the heads that move most from \"animal\" to \"street\":\n", name);
+    for (int place = 0; place < 3; place++) {
+        float most = 0;
+        int best = -1;
+        for (int i = 0; i < look->n_heads; i++) {
+            const float *a = lesson_row(&look[0], i, from), *b = lesson_row(&look[1], i, from);
+            float move = b[street] - a[street] - (b[animal] - a[animal]);
+            if (move > most && move < below) most = move, best = i;
+        }
+        if (best < 0) return;
+        below = most;
+        const float *a = lesson_row(&look[0], best, from), *b = lesson_row(&look[1], best, from);
+        printf("%s: animal %.2f -> %.2f, street %.2f -> %.2f\n", lesson_head(look, best), a[animal], b[animal],
+               a[street], b[street]);
     }
-    if (best < 0) return 0;
-    const float *a = lesson_row(tired, best, tired->n - 1), *b = lesson_row(wide, best, wide->n - 1);
-    printf("%s: ' animal' %.2f -> %.2f, ' street' %.2f -> %.2f\n", lesson_head(tired, best), a[animal], b[animal],
-           a[street], b[street]);
-    return most;
 }
 
-static void compare(const lesson_model *m, const lesson_patterns *tired, const lesson_patterns *wide)
+static void compare(const hsc_config *c, const lesson_patterns look[2])
 {
-    const hsc_config *c = hsc_model_config(m->model);
-    float change = 0, below = INFINITY;
-    int it = lesson_find(m, tired, " it"), animal = lesson_find(m, tired, " animal"), n = tired->n;
-    int street = lesson_find(m, tired, " street");
+    int it = lesson_find(look, "it"), last = lesson_find(look, "tired"), wide = lesson_find(&look[1], "wide");
+    int animal = lesson_find(look, "animal"), street = lesson_find(look, "street"), n = look->n;
+    float change = 0;
     printf("\n%s, %s: ", c->name, c->causal ? "causal mask" : "no mask");
-    if (n != wide->n || it < 0 || animal < 0 || street < 0) {
+    if (n != look[1].n || it < 0 || animal < 0 || street < 0 || last < 0 || last != wide) {
         printf("its tokens are not the words that this program looks for\n");
         return;
     }
-    for (int i = 0; i < tired->n_heads; i++)
-        change = fmaxf(change, lesson_furthest(lesson_row(tired, i, it), lesson_row(wide, i, it), (size_t)n));
-    printf("the row of ' it' changes by at most %g in %d heads\n", change, tired->n_heads);
-    printf("from the last token, the heads that move most from ' animal' to ' street':\n");
-    for (int place = 0; place < 3; place++) below = next_move(tired, wide, below, animal, street);
+    for (int i = 0; i < look->n_heads; i++)
+        change = fmaxf(change, lesson_furthest(lesson_row(&look[0], i, it), lesson_row(&look[1], i, it), (size_t)n));
+    printf("the row of \"it\" changes by at most %.2g in %d heads\n", change, look->n_heads);
+    if (!c->causal) print_movers(look, "\"it\"", it, animal, street);
+    print_movers(look, "the last word", last, animal, street);
 }
 
 int main(int argc, char **argv)
@@ -88,13 +88,12 @@ int main(int argc, char **argv)
     }
     if (argc < 2) return 0;
     lesson_model m;
-    lesson_patterns tired = {0}, wide = {0};
+    lesson_patterns look[2] = {0};
     TRY(lesson_open(&m, argv[1], &err));
-    hsc_status status = lesson_look(&m, "The animal didn't cross the street because it was too tired", &tired, &err);
-    if (!status) status = lesson_look(&m, "The animal didn't cross the street because it was too wide", &wide, &err);
-    if (!status) compare(&m, &tired, &wide);
-    lesson_patterns_free(&tired);
-    lesson_patterns_free(&wide);
+    hsc_status status = lesson_look(&m, "The animal didn't cross the street because it was too tired", &look[0], &err);
+    if (!status) status = lesson_look(&m, "The animal didn't cross the street because it was too wide", &look[1], &err);
+    if (!status) compare(hsc_model_config(m.model), look);
+    for (int i = 0; i < 2; i++) lesson_patterns_free(&look[i]);
     lesson_close_model(&m);
     return status ? lesson_fail(&err) : 0;
 }

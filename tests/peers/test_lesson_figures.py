@@ -9,6 +9,7 @@ import torch
 from test_nn import PreNorm
 from torch import nn
 from torch.nn import functional as F
+from transformers import AutoModel, AutoTokenizer, GPT2Config, GPT2Model
 
 
 def printed(number):
@@ -201,6 +202,44 @@ def test_15_count():
     count = sum(p.numel() for p in block.parameters())
     assert re.search(rf"(?m)^in all +{count}$", text) and count == 7087872
     assert re.search(r"12 d\^2 +7077888$", text, re.M)
+    with torch.device("meta"):
+        gpt2 = GPT2Model(GPT2Config())
+    count, blocks = (sum(p.numel() for p in part.parameters()) for part in (gpt2, gpt2.h))
+    assert re.search(rf"(?m)^GPT-2 in all +{count} 100.00%$", text), count
+    assert re.search(rf"(?m)^GPT-2's twelve blocks +{blocks} +{100 * blocks / count:.2f}%$", text), blocks
+
+
+def lines_of_movers(before, after, at, animal, street):
+    """The three heads whose weights from `at` move most from one word to the other; weights [layer][head][n][n]."""
+    before, after = before[:, :, at], after[:, :, at]
+    moved = (after - before)[..., street] - (after - before)[..., animal]
+    text = ""
+    for best in moved.flatten().argsort(descending=True)[:3].tolist():
+        layer, head = divmod(best, moved.shape[1])
+        a, b = before[layer, head], after[layer, head]
+        text += (f"layer {layer + 1:2d}, head {head:2d} (L{layer}H{head}): animal {a[animal]:.2f} -> {b[animal]:.2f}, "
+                 f"street {a[street]:.2f} -> {b[street]:.2f}\n")
+    return text
+
+
+def test_16_wide():
+    folder = common.minilm()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = AutoModel.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32).eval()
+    patterns = []
+    for word in ("tired", "wide"):
+        text = common.SENTENCE.replace("tired", word)
+        with torch.no_grad():
+            patterns.append(torch.cat(model(**tokenizer(text, return_tensors="pt"), output_attentions=True).attentions))
+    tokens = tokenizer.convert_ids_to_tokens(tokenizer(common.SENTENCE)["input_ids"])
+    it, last, animal, street = map(tokens.index, ("it", "tired", "animal", "street"))
+    change = (patterns[0] - patterns[1])[:, :, it].abs().max()
+    words = 'the heads that move most from "animal" to "street":\n'
+    want = (f'no mask: the row of "it" changes by at most {change:.2g} in 72 heads\nfrom "it", {words}'
+            f"{lines_of_movers(*patterns, it, animal, street)}from the last word, {words}"
+            f"{lines_of_movers(*patterns, last, animal, street)}")
+    got = common.headscope("lesson", 16, "-m", folder).stdout.decode()
+    assert got.endswith(want), f"lesson 16 printed\n{got}not\n{want}"
 
 
 if __name__ == "__main__":

