@@ -1,6 +1,6 @@
 /*
- * headscope/inspect.h: many sentences. Statistics over clusters of sentences, files of sentence pairs, and the scan:
- * which head follows the answer?
+ * headscope/inspect.h: many sentences. Statistics over clusters of sentences, files of sentence pairs, the scan: which
+ * head follows the answer? And detectors: what does a head do with any text, and in another file of the same model?
  *
  * The words of this header:
  *   cluster   what is drawn independently: a pair of sentences, or all pairs made from one template. Figures of its
@@ -354,6 +354,131 @@ typedef struct hsc_scan_difference {
 HSC_API HSC_MUST_CHECK hsc_status hsc_scan_control(const hsc_scan *scan, const hsc_scan *control,
                                                    const hsc_scan_statistics *options, hsc_scan_difference *out,
                                                    int *n_pairs, int *n_clusters, hsc_error *err);
+
+/* -------------------------------------------------------------------------------------------------- detectors ---- */
+
+/*
+ * What every head mostly does, with no pairs: X(id, name, meaning). A is the head's pattern over one window of text, q
+ * a query and k a key; a score is the mean of a row's figure over the rows q >= 1 that can have it, then over windows.
+ * Special tokens (BOS, [CLS], [SEP]) are neither queries nor keys, but for first, cls and sep.
+ * A detector that no row can have is null (NaN), not 0: next in a causal model, duplicate where no token comes again.
+ * induction alone is measured on random tokens: what the tokenizer puts before a text (P tokens, a BOS mostly), then n
+ * random ids twice; the mean over the second half of A[q, q - n + 1] (Olsson et al. 2022).
+ */
+#define HSC_DETECTOR_LIST(X)                                                                                           \
+    X(HSC_DETECT_PREVIOUS, "previous", "A[q, q-1]")                                                                    \
+    X(HSC_DETECT_SELF, "self", "A[q, q]")                                                                              \
+    X(HSC_DETECT_FIRST, "first", "A[q, 0]; null where an encoder's special token stands there")                        \
+    X(HSC_DETECT_NEXT, "next", "A[q, q+1]; null in causal models")                                                     \
+    X(HSC_DETECT_DUPLICATE, "duplicate", "the sum over earlier keys with the query's token, in rows that have one")    \
+    X(HSC_DETECT_INDUCTION, "induction", "weight on what came after the same token before, on random tokens twice")    \
+    X(HSC_DETECT_PIECE, "piece", "from later pieces of a word to its first")                                           \
+    X(HSC_DETECT_PUNCTUATION, "punctuation", "the sum over keys that are punctuation, in rows that see one")           \
+    X(HSC_DETECT_CLS, "cls", "encoders: A[q, 0] where a special token stands there")                                   \
+    X(HSC_DETECT_SEP, "sep", "encoders: the sum over special tokens past position 0")                                  \
+    X(HSC_DETECT_ENTROPY, "entropy", "entropy of the row in nats")
+
+typedef enum {
+#define HSC_DETECTOR_ENUM(id, name, meaning) id,
+    HSC_DETECTOR_LIST(HSC_DETECTOR_ENUM)
+#undef HSC_DETECTOR_ENUM
+        HSC_N_DETECTORS
+} hsc_detector;
+
+/* "previous", and so on; NULL out of range. Static storage. */
+HSC_API const char *hsc_detector_name(hsc_detector detector);
+HSC_API const char *hsc_detector_meaning(hsc_detector detector);
+
+enum {
+    HSC_DETECT_WINDOW = 256, /* most tokens of a window */
+    HSC_DETECT_BINS = 9,     /* of the distance profile, as HSC_STAT_DISTANCE has them */
+    HSC_EXAMPLE_TOKENS = 16, /* of an example's context */
+};
+
+typedef struct hsc_detect_options {
+    int with_bos; /* non-zero: a window begins with `bos` where the tokenizer does not put it there itself */
+    hsc_token bos;
+    int n_sequences; /* random ones, at most 4096; 0: 20 */
+    int length;      /* random ids of a half; 0: 50, or less where the context is short */
+    uint64_t seed;   /* torch.manual_seed(seed); ids are torch.randint(low, high, (1,)) one by one, those that stand in
+                        the half already and special ones left out; [100, 20000) clipped to the vocabulary, and from 0
+                        where it has fewer than 100 + length */
+    int max_windows; /* of the text, at most 4096; 0: 200. What lies behind them is not read */
+    int n_bootstrap; /* 0: 10,000 */
+    hsc_session_options session;                    /* max_tokens and max_seqs are chosen */
+    int (*tell)(void *user, int n_done, int n_all); /* after each window; n_all 0: not known yet. Non-zero stops with
+                                                       HSC_ECANCELED; may be NULL */
+    void *user;
+} hsc_detect_options;
+
+/* The row where a head's figure is largest: the heaviest key that the detector looks for, and the text up to the query.
+ * n_tokens 0: there is none. */
+typedef struct hsc_detect_example {
+    int window, query, key; /* positions in the window */
+    float weight;           /* the row's figure */
+    hsc_token key_id;
+    hsc_token tokens[HSC_EXAMPLE_TOKENS]; /* the last is the query */
+    int n_tokens;
+} hsc_detect_example;
+
+/* One head by one detector. The interval is a bootstrap over windows, or over sequences for induction. */
+typedef struct hsc_detect_score {
+    double score; /* NaN: null */
+    hsc_interval ci;
+    double tl; /* what TransformerLens's detect_head gives with "mul" for previous, duplicate and induction: all rows
+                  and all tokens, the sum divided by the number of rows; NaN for other detectors */
+    hsc_detect_example best; /* none for entropy */
+} hsc_detect_score;
+
+typedef struct hsc_detect hsc_detect;
+
+typedef struct hsc_detect_counts {
+    int n_layers, n_heads;
+    int n_windows, n_tokens; /* of the text, tokens that the tokenizer adds left out */
+    int n_sequences, length; /* of random ids */
+    int n_before, n_after;   /* tokens put before and after every window */
+    int on_random;           /* non-zero: there was no text; all detectors are about the random sequences */
+    int is_cut;              /* non-zero: the text went on behind the last window */
+    hsc_token before;        /* the first token put before a window; -1: none */
+} hsc_detect_counts;
+
+/*
+ * Runs the random sequences and the windows of a text (NULL: none; all detectors are then about the random sequences)
+ * and keeps sums of every row as it goes by. The text is cut into windows of HSC_DETECT_WINDOW tokens, or the context
+ * where that is shorter, regardless of sentences; a last window of fewer than 16 tokens is left out unless it is the
+ * only one. Memory: a figure of every head, detector and window, and one window's rows; the model must outlive the
+ * result. HSC_EINVAL: options out of range, a vocabulary or context too small, no tokens. HSC_ENOTFOUND: a text, but no
+ * tokenizer. As hsc_forward besides.
+ */
+HSC_API HSC_MUST_CHECK hsc_status hsc_detect_run(hsc_detect **out, const hsc_model *model, const char *text, size_t n,
+                                                 const hsc_detect_options *options, hsc_error *err);
+HSC_API void hsc_detect_free(hsc_detect *detect);
+HSC_API hsc_detect_counts hsc_detect_count(const hsc_detect *detect);
+/* out: [n_layers * n_heads]. HSC_EINVAL: no such detector. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_detect_scores(const hsc_detect *detect, hsc_detector detector,
+                                                    hsc_detect_score *out, hsc_error *err);
+/* out: [n_layers * n_heads][HSC_DETECT_BINS], mean weight by log2 of the distance. */
+HSC_API void hsc_detect_profile(const hsc_detect *detect, double *out);
+
+/*
+ * How far the patterns of each head differ between two files of one model. Both run the same windows; per row the
+ * Jensen-Shannon distance, sqrt((KL(a|m) + KL(b|m)) / 2) in bits with m = (a + b) / 2 (Endres and Schindelin 2003): 0
+ * the same, 1 nothing in common. A window's figure is the mean over rows q >= 1, whatever the tokens.
+ */
+typedef struct hsc_drift {
+    double distance; /* mean over windows */
+    hsc_interval ci; /* over windows */
+    double largest;  /* of a row */
+} hsc_drift;
+
+/* HSC_EINVAL when layers, heads, d_model, vocabulary or mask differ, or the tokenizers know other tokens; the message
+ * names the field. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_drift_check(const hsc_model *a, const hsc_model *b, hsc_error *err);
+
+/* out: [n_layers * n_heads]. The windows are hsc_detect_run's of the first model; without a text the random sequences.
+ * Memory: all patterns of one window. As hsc_drift_check and hsc_detect_run. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_drift_run(const hsc_model *a, const hsc_model *b, const char *text, size_t n,
+                                                const hsc_detect_options *options, hsc_drift *out, hsc_error *err);
 
 #ifdef __cplusplus
 }

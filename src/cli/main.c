@@ -15,6 +15,8 @@ static const entry commands[] = {
     {"look", hsc__cli_look, "what each attention head looks at", "See"},
     {"run", hsc__cli_run, "save patterns, residual streams and logits as tensors", "See"},
     {"scan", hsc__cli_scan, "which head follows the answer, over many sentence pairs", "See"},
+    {"detect", hsc__cli_detect, "what each head mostly does: previous token, induction, first token", "See"},
+    {"drift", hsc__cli_drift, "how far heads differ between two files of one model", "See"},
     {"ablate", hsc__cli_ablate, "switch off heads, layers or neurons, and measure what it does", "Intervene"},
     {"patch", hsc__cli_patch, "put one run's activations into another, place by place", "Intervene"},
     {"generate", hsc__cli_generate, "write on from a prompt, and see where heads look as it writes", "Do"},

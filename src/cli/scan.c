@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(hsc__scan_options, model),
@@ -82,11 +81,6 @@ static const hsc__command command = {
 /* ------------------------------------------------------------------------------------------------------ arguments ----
  */
 
-static bool picture_name(const char *name)
-{
-    return hsc__cli_ends_with(name, ".png") || hsc__cli_ends_with(name, ".svg") || hsc__cli_ends_with(name, ".pdf");
-}
-
 static int check(hsc__scan *scan)
 {
     const hsc__scan_options *o = scan->options;
@@ -98,7 +92,7 @@ static int check(hsc__scan *scan)
         return hsc__cli_misuse(&command, "--holdout and --confirm both say where chosen heads are judged");
     if (o->head.given && (o->json || o->csv))
         return hsc__cli_misuse(&command, "--head lists sentences for reading: not with --json or --csv");
-    if (o->plot && !picture_name(o->plot))
+    if (o->plot && !hsc__picture_name(o->plot))
         return hsc__cli_misuse(&command, "--plot %s: the name must end in .png, .svg or .pdf", o->plot);
     if (o->query && !*o->query) return hsc__cli_misuse(&command, "--query is empty");
     return hsc__pass_check(&command, &o->pass);
@@ -112,41 +106,6 @@ static void name_query(hsc__scan *scan)
     else if (strcmp(q, "swap") == 0) scan->query = HSC_QUERY_SWAP;
     else if (strcmp(q, "last") == 0) scan->query = HSC_QUERY_LAST;
     else scan->query = HSC_QUERY_TEXT;
-}
-
-/* ------------------------------------------------------------------------------------------------------ progress ----
- */
-
-typedef struct progress {
-    struct timespec started;
-    int n_first;  /* pairs that were there before; -1: not yet known */
-    double shown; /* seconds after the start */
-    const char *path;
-} progress;
-
-static double seconds_since(const struct timespec *start)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)(t.tv_sec - start->tv_sec) + (double)(t.tv_nsec - start->tv_nsec) * 1e-9;
-}
-
-/* A line that is rewritten on a terminal; in a log a plain one every ten seconds. */
-static int tell(void *user, int n_done, int n_pairs)
-{
-    progress *p = user;
-    bool terminal = hsc__cli_terminal(stderr);
-    if (p->n_first < 0) p->n_first = n_done;
-    double t = seconds_since(&p->started), rate = (n_done - p->n_first) / fmax(t, 1e-9);
-    if (n_done == p->n_first || t < 1 || t - p->shown < (terminal ? 0.2 : 10)) return 0;
-    p->shown = t;
-    if (terminal)
-        hsc__cli_progress("%s: pair %d of %d, %.0f sentences a second, %.0f s left", p->path, n_done, n_pairs, 2 * rate,
-                          (n_pairs - n_done) / rate);
-    else
-        hsc__cli_note("%s: pair %d of %d, %.0f sentences a second, %.0f s left", p->path, n_done, n_pairs, 2 * rate,
-                      (n_pairs - n_done) / rate);
-    return 0;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- files ----
@@ -165,7 +124,7 @@ static hsc_status read_file(const hsc__scan *scan, hsc__scan_file *file, hsc_err
 static hsc_status run_file(const hsc__scan *scan, hsc__scan_file *file, const hsc_scan_store *store, hsc_error *err)
 {
     const hsc__scan_options *o = scan->options;
-    progress p = {.path = file->path, .n_first = -1};
+    hsc__counting counting = {.path = file->path, .thing = "pair", .unit = "sentences", .per_thing = 2};
     hsc_scan_options run = {.query = scan->query,
                             .query_text = o->query,
                             .keys = (hsc_scan_keys)o->keys,
@@ -173,9 +132,9 @@ static hsc_status run_file(const hsc__scan *scan, hsc__scan_file *file, const hs
                             .bos = scan->bos,
                             .session = hsc__pass_session(&o->pass, o->threads, 0),
                             .store = store,
-                            .tell = tell,
-                            .user = &p};
-    clock_gettime(CLOCK_MONOTONIC, &p.started);
+                            .tell = hsc__counting_tell,
+                            .user = &counting};
+    hsc__counting_start(&counting);
     hsc_status status = hsc_scan_run(&file->scan, scan->opened.model, file->pairs, &run, err);
     hsc__cli_progress_end();
     return status == HSC_OK ? HSC_OK : hsc__fail_prefix(err, status, "%s", file->path);
@@ -266,17 +225,6 @@ const hsc_held_out *hsc__scan_held(const hsc__scan *scan, int head)
 /* ---------------------------------------------------------------------------------------------------------- the run
  * ---- */
 
-static hsc_status find_bos(hsc__scan *scan, hsc_error *err)
-{
-    const char *bos = scan->options->bos;
-    const hsc_tokenizer *tokenizer;
-    if (!bos) return HSC_OK;
-    HSC_TRY(hsc__cli_tokenizer(&scan->opened, &tokenizer, err));
-    scan->bos = hsc_token_find(tokenizer, bos, strlen(bos));
-    HSC_FAIL_IF(scan->bos < 0, HSC_ENOTFOUND, "--bos %s: no token of %s is that", bos, scan->opened.name);
-    return HSC_OK;
-}
-
 static hsc_status run(hsc__scan *scan, hsc__scan_db **db, hsc_error *err)
 {
     const hsc__scan_options *o = scan->options;
@@ -284,7 +232,7 @@ static hsc_status run(hsc__scan *scan, hsc__scan_db **db, hsc_error *err)
     HSC_FAIL_IF(o->head.given && (o->head.layer >= config->n_layers || o->head.head >= config->n_heads), HSC_EINVAL,
                 "there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d", o->head.layer,
                 o->head.head, config->n_layers - 1, config->n_heads - 1);
-    HSC_TRY(find_bos(scan, err));
+    if (o->bos) HSC_TRY(hsc__cli_find_bos(&scan->opened, o->bos, &scan->bos, err));
     HSC_TRY(run_main(scan, db, err));
     if (o->confirm) HSC_TRY(run_file(scan, &scan->confirm, NULL, err));
     if (o->control) HSC_TRY(run_file(scan, &scan->control, NULL, err));

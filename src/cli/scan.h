@@ -3,8 +3,7 @@
 #ifndef HSC_CLI_SCAN_H
 #define HSC_CLI_SCAN_H
 
-#include "cli/shared.h"
-#include "headscope/inspect.h"
+#include "cli/heads.h"
 
 typedef struct hsc__scan_options {
     const char *model, *query, *cluster, *confirm, *control, *db, *plot, *holdout, *bos;

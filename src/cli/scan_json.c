@@ -3,14 +3,6 @@
 
 #include <math.h>
 
-static json_t *interval(hsc_interval ci)
-{
-    json_t *list = json_array();
-    json_array_append_new(list, hsc__json_number(ci.low));
-    json_array_append_new(list, hsc__json_number(ci.high));
-    return list;
-}
-
 static void set(json_t *object, const char *key, double value)
 {
     json_object_set_new(object, key, hsc__json_number(value));
@@ -51,10 +43,10 @@ static json_t *held_out(const hsc_held_out *h)
     json_t *object = json_object();
     if (!h) return json_null();
     set(object, "shift", h->shift);
-    json_object_set_new(object, "ci", interval(h->ci));
+    json_object_set_new(object, "ci", hsc__json_interval(h->ci));
     set(object, "p", h->p);
     set(object, "accuracy", h->accuracy);
-    json_object_set_new(object, "acc_ci", interval(h->acc_ci));
+    json_object_set_new(object, "acc_ci", hsc__json_interval(h->acc_ci));
     json_object_set_new(object, "n_clusters", json_integer(h->n_clusters));
     return object;
 }
@@ -64,7 +56,7 @@ static json_t *control(const hsc_scan_difference *d)
     json_t *object = json_object();
     set(object, "control", d->control);
     set(object, "shift", d->shift);
-    json_object_set_new(object, "ci", interval(d->ci));
+    json_object_set_new(object, "ci", hsc__json_interval(d->ci));
     set(object, "p", d->p);
     set(object, "p_fwer", d->p_fwer);
     return object;
@@ -82,7 +74,7 @@ static void set_tests(json_t *object, const hsc_scan_head *h)
     set(object, "p_fwer", h->p_fwer);
     set(object, "q", h->q);
     set(object, "accuracy", h->accuracy);
-    json_object_set_new(object, "acc_ci", interval(h->acc_ci));
+    json_object_set_new(object, "acc_ci", hsc__json_interval(h->acc_ci));
     set(object, "accuracy_equal", h->accuracy_equal);
     set(object, "pair_accuracy", h->pair_accuracy);
     set(object, "p_pairs", h->p_pairs);
@@ -101,7 +93,7 @@ static json_t *head(const hsc__scan *scan, int index)
     set(object, "a2", h->a2);
     set(object, "b2", h->b2);
     set(object, "shift", h->shift);
-    json_object_set_new(object, "ci", interval(h->ci));
+    json_object_set_new(object, "ci", hsc__json_interval(h->ci));
     set(object, "dz", h->dz);
     set(object, "share", h->share);
     set(object, "mass", h->mass);

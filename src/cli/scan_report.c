@@ -8,30 +8,11 @@
 enum { SHOWN_SKIPPED = 5, SHOWN_FAILURES = 20, TOP = 10, POWER_PERCENT = 80 };
 static const double alpha = 0.05;
 
-/* A number with a sign, `width` cells; "-" where there is none. */
-static void add_number(hsc__string *out, int width, int decimals, double value)
-{
-    if (isnan(value)) hsc__string_printf(out, " %*s", width, "-");
-    else hsc__string_printf(out, " %*.*f", width, decimals, value);
-}
-
 /* p as people read it: 0.034, 7.5e-04, 1.0e-05. */
 static void add_p(hsc__string *out, int width, double p)
 {
     if (isnan(p)) hsc__string_printf(out, " %*s", width, "-");
     else hsc__string_printf(out, p < 0.001 ? " %*.1e" : " %*.3f", width, p);
-}
-
-static void add_interval(hsc__string *out, hsc_interval ci)
-{
-    hsc__string_printf(out, "  [%7.4f, %7.4f]", ci.low, ci.high);
-}
-
-static void add_head(hsc__string *out, int layer, int head)
-{
-    char name[32];
-    snprintf(name, sizeof name, "L%dH%d", layer, head);
-    hsc__string_printf(out, "%-7s", name);
 }
 
 /* ------------------------------------------------------------------------------------------------------ the header
@@ -121,20 +102,20 @@ static void add_table(const hsc__scan *scan, hsc__string *out)
                           "     a1     b1     a2     b2   sink\n");
     for (int i = 0; i < n && i < scan->n_heads; i++) {
         const hsc_scan_head *h = &scan->heads[scan->order[i]];
-        add_head(out, h->layer, h->head);
-        add_number(out, 7, 4, h->shift);
-        add_interval(out, h->ci);
-        add_number(out, 6, 2, h->dz);
+        hsc__add_head(out, h->layer, h->head);
+        hsc__add_number(out, 7, 4, h->shift);
+        hsc__add_interval(out, h->ci);
+        hsc__add_number(out, 6, 2, h->dz);
         add_p(out, 8, h->p);
         add_p(out, 8, h->p_fwer);
         add_p(out, 8, h->q);
-        add_number(out, 6, 3, h->accuracy);
-        add_number(out, 5, 2, h->pair_accuracy);
-        add_number(out, 6, 4, h->a1);
-        add_number(out, 6, 4, h->b1);
-        add_number(out, 6, 4, h->a2);
-        add_number(out, 6, 4, h->b2);
-        add_number(out, 6, 3, h->sink);
+        hsc__add_number(out, 6, 3, h->accuracy);
+        hsc__add_number(out, 5, 2, h->pair_accuracy);
+        hsc__add_number(out, 6, 4, h->a1);
+        hsc__add_number(out, 6, 4, h->b1);
+        hsc__add_number(out, 6, 4, h->a2);
+        hsc__add_number(out, 6, 4, h->b2);
+        hsc__add_number(out, 6, 3, h->sink);
         hsc__string_text(out, "\n");
     }
 }
@@ -170,12 +151,12 @@ static void add_held_out(const hsc__scan *scan, hsc__string *out)
     hsc__string_text(out, "head      shift         95% interval        p  right  shift where it was chosen\n");
     for (int i = 0; i < scan->n_held; i++) {
         const hsc_held_out *h = &scan->held[i];
-        add_head(out, h->layer, h->head);
-        add_number(out, 7, 4, h->shift);
-        add_interval(out, h->ci);
+        hsc__add_head(out, h->layer, h->head);
+        hsc__add_number(out, 7, 4, h->shift);
+        hsc__add_interval(out, h->ci);
         add_p(out, 8, h->p);
-        add_number(out, 6, 3, h->accuracy);
-        add_number(out, 7, 4, h->chosen_shift);
+        hsc__add_number(out, 6, 3, h->accuracy);
+        hsc__add_number(out, 7, 4, h->chosen_shift);
         hsc__string_text(out, "\n");
     }
 }
@@ -192,9 +173,9 @@ static void add_cross(const hsc__scan *scan, hsc__string *out)
         if (next == 0) break;
         for (int h = 0; h < scan->n_heads && shown < TOP; h++) {
             if (scan->cross[h] != next) continue;
-            add_head(out, scan->heads[h].layer, scan->heads[h].head);
+            hsc__add_head(out, scan->heads[h].layer, scan->heads[h].head);
             hsc__string_printf(out, " %6d", next);
-            add_number(out, 8, 4, scan->cross_median[h]);
+            hsc__add_number(out, 8, 4, scan->cross_median[h]);
             hsc__string_text(out, "\n");
             shown++;
         }
@@ -211,11 +192,11 @@ static void add_control(const hsc__scan *scan, hsc__string *out)
     hsc__string_text(out, "head      shift  control     less         95% interval        p   p_fwer\n");
     for (int i = 0; i < n && i < scan->n_heads; i++) {
         const hsc_scan_difference *d = &scan->difference[scan->order[i]];
-        add_head(out, scan->heads[scan->order[i]].layer, scan->heads[scan->order[i]].head);
-        add_number(out, 7, 4, scan->heads[scan->order[i]].shift);
-        add_number(out, 8, 4, d->control);
-        add_number(out, 8, 4, d->shift);
-        add_interval(out, d->ci);
+        hsc__add_head(out, scan->heads[scan->order[i]].layer, scan->heads[scan->order[i]].head);
+        hsc__add_number(out, 7, 4, scan->heads[scan->order[i]].shift);
+        hsc__add_number(out, 8, 4, d->control);
+        hsc__add_number(out, 8, 4, d->shift);
+        hsc__add_interval(out, d->ci);
         add_p(out, 8, d->p);
         add_p(out, 8, d->p_fwer);
         hsc__string_text(out, "\n");
@@ -252,12 +233,6 @@ void hsc__scan_text(const hsc__scan *scan, hsc__string *out)
 /* ----------------------------------------------------------------------------------------------------------- CSV ----
  */
 
-static void add_csv_number(hsc__string *out, double value)
-{
-    hsc__string_text(out, ",");
-    if (isfinite(value)) hsc__string_double(out, 9, value);
-}
-
 void hsc__scan_csv(const hsc__scan *scan, hsc__string *out)
 {
     hsc__string_text(out, "layer,head,name,a1,b1,a2,b2,shift,ci_low,ci_high,dz,share,mass,sink,p,p_fwer,q,accuracy,"
@@ -285,7 +260,7 @@ void hsc__scan_csv(const hsc__scan *scan, hsc__string *out)
                                  h->pair_accuracy,
                                  h->p_pairs};
         hsc__string_printf(out, "%d,%d,L%dH%d", h->layer, h->head, h->layer, h->head);
-        for (size_t k = 0; k < sizeof values / sizeof *values; k++) add_csv_number(out, values[k]);
+        for (size_t k = 0; k < sizeof values / sizeof *values; k++) hsc__csv_number(out, values[k]);
         hsc__string_text(out, "\n");
     }
 }

@@ -1,0 +1,271 @@
+/* What `headscope detect` shows: the best heads of each detector with the text where they do it, or one detector's
+ * heads ranked; the map; CSV and JSON. */
+#include "cli/detect.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TOP = 3, TOP_BY = 10, CONTEXT = 48 };
+
+/* The detector of --by; -1: all. */
+static int chosen(const hsc__detect *detect)
+{
+    for (int d = 0; detect->options->by && d < HSC_N_DETECTORS; d++)
+        if (strcmp(detect->options->by, hsc_detector_name((hsc_detector)d)) == 0) return d;
+    return -1;
+}
+
+static void add_token(const hsc__detect *detect, hsc__string *out, hsc_token id)
+{
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(detect->opened.model, NULL);
+    size_t n = 0;
+    const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &n) : NULL;
+    if (bytes) hsc__string_add(out, bytes, n);
+    else hsc__string_printf(out, " %d", id);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- where ----
+ */
+
+void hsc__detect_add_where(const hsc__detect *detect, hsc__string *out)
+{
+    const hsc_detect_counts *c = &detect->counts;
+    if (!c->on_random)
+        hsc__string_printf(out, "%s: %d windows of at most %d tokens, %d tokens%s\n", detect->corpus->path,
+                           c->n_windows, (int)HSC_DETECT_WINDOW, c->n_tokens,
+                           c->is_cut ? "; the text goes on behind them, --windows takes more" : "");
+    hsc__string_printf(out, "%s: %d random sequences of %d tokens twice, seed %d\n",
+                       c->on_random ? "all detectors" : "induction", c->n_sequences, c->length, detect->options->seed);
+    if (c->before >= 0) {
+        hsc__string text = {0};
+        add_token(detect, &text, c->before);
+        hsc__string_text(out, "before every window: ");
+        hsc__text_label(out, text.data, text.n);
+        hsc__string_text(out, "\n");
+        hsc__string_free(&text);
+    } else {
+        hsc__string_text(out, "before every window: nothing; --bos puts a token there\n");
+    }
+}
+
+void hsc__json_set_where(json_t *object, const hsc__detect *detect)
+{
+    const hsc_detect_counts *c = &detect->counts;
+    const char *path = detect->corpus->path;
+    json_object_set_new(object, "text", path ? json_string(path) : json_null());
+    json_object_set_new(object, "n_windows", json_integer(c->n_windows));
+    json_object_set_new(object, "n_tokens", json_integer(c->n_tokens));
+    json_object_set_new(object, "cut", json_boolean(c->is_cut));
+    json_object_set_new(object, "n_sequences", json_integer(c->n_sequences));
+    json_object_set_new(object, "length", json_integer(c->length));
+    json_object_set_new(object, "seed", json_integer(detect->options->seed));
+    json_object_set_new(object, "before", c->before >= 0 ? json_integer(c->before) : json_null());
+}
+
+/* ---------------------------------------------------------------------------------------------------------- table ----
+ */
+
+/* The end of the text up to the query, in [ ], and the key. */
+static void add_example(const hsc__detect *detect, const hsc_detect_example *e, hsc__string *out)
+{
+    hsc__string text = {0}, label = {0};
+    if (!e->n_tokens) return;
+    for (int i = 0; i + 1 < e->n_tokens; i++) add_token(detect, &text, e->tokens[i]);
+    size_t from = text.n > CONTEXT ? text.n - CONTEXT : 0;
+    while (from < text.n && ((unsigned char)text.data[from] & 0xC0) == 0x80) from++;
+    if (text.n) hsc__text_label(&label, text.data + from, text.n - from);
+    text.n = 0;
+    hsc__string_printf(out, "  %.3f %s", (double)e->weight, label.n ? label.data : "");
+    add_token(detect, &text, e->tokens[e->n_tokens - 1]);
+    hsc__string_text(out, "[");
+    hsc__text_label(out, text.data, text.n);
+    text.n = 0;
+    add_token(detect, &text, e->key_id);
+    hsc__string_text(out, "] -> ");
+    hsc__text_label(out, text.data, text.n);
+    hsc__string_printf(out, " (%d to %d)", e->query, e->key);
+    if (text.failed || label.failed) out->failed = true;
+    hsc__string_free(&text);
+    hsc__string_free(&label);
+}
+
+static void add_row(const hsc__detect *detect, int detector, int head, hsc__string *out)
+{
+    const hsc_detect_score *s = hsc__detect_score(detect, detector, head);
+    hsc__string_printf(out, "%-12s", hsc_detector_name((hsc_detector)detector));
+    hsc__add_head(out, head / detect->counts.n_heads, head % detect->counts.n_heads);
+    hsc__add_number(out, 7, 4, s->score);
+    hsc__add_interval(out, s->ci);
+    if (detect->options->tl) hsc__add_number(out, 7, 4, s->tl);
+    add_example(detect, &s->best, out);
+    hsc__string_text(out, "\n");
+}
+
+static void add_profile(const hsc__detect *detect, int head, hsc__string *out)
+{
+    hsc__add_head(out, head / detect->counts.n_heads, head % detect->counts.n_heads);
+    for (int b = 0; b < HSC_DETECT_BINS; b++)
+        hsc__add_number(out, 8, 3, detect->profile[(size_t)head * HSC_DETECT_BINS + (size_t)b]);
+    hsc__string_text(out, "\n");
+}
+
+static void add_detector(const hsc__detect *detect, int detector, double *values, int *order, hsc__string *out)
+{
+    int by = chosen(detect), n = detect->options->top ? detect->options->top : by < 0 ? TOP : TOP_BY;
+    for (int h = 0; h < detect->n_heads; h++) values[h] = hsc__detect_score(detect, detector, h)->score;
+    if (isnan(values[0])) {
+        hsc__string_printf(out, "%-12snull: no row can have it\n", hsc_detector_name((hsc_detector)detector));
+        return;
+    }
+    hsc__rank_heads(values, detect->n_heads, detector == HSC_DETECT_ENTROPY, order);
+    for (int i = 0; i < n && i < detect->n_heads; i++) add_row(detect, detector, order[i], out);
+    if (by < 0) return;
+    hsc__string_text(out, "\nmean weight by distance\nhead          0       1     2-3     4-7    8-15   16-31   32-63"
+                          "  64-127    128-\n");
+    for (int i = 0; i < n && i < detect->n_heads; i++) add_profile(detect, order[i], out);
+}
+
+static hsc_status add_table(const hsc__detect *detect, hsc__string *out, hsc_error *err)
+{
+    double *values = hsc__calloc((size_t)detect->n_heads, sizeof *values);
+    int *order = hsc__calloc((size_t)detect->n_heads, sizeof *order);
+    int by = chosen(detect);
+    hsc__string_printf(out,
+                       "\nranked among %d heads; entropy in nats, lowest first; at the right the row where a head does "
+                       "it most\n",
+                       detect->n_heads);
+    hsc__string_printf(out, "detector    head     score        95%% interval%s  best example: [query] -> key\n",
+                       detect->options->tl ? "      tl" : "");
+    for (int d = 0; values && order && d < HSC_N_DETECTORS; d++)
+        if (by < 0 || by == d) add_detector(detect, d, values, order, out);
+    hsc_status status = values && order ? HSC_OK : hsc__fail_memory(err, sizeof *values, "the table");
+    hsc__free(values);
+    hsc__free(order);
+    return status;
+}
+
+hsc_status hsc__detect_text(const hsc__detect *detect, hsc__string *out, hsc_error *err)
+{
+    const hsc_detect_counts *c = &detect->counts;
+    hsc__string_printf(out, "%s: %d layers; %d heads per layer (", detect->opened.name, c->n_layers, c->n_heads);
+    hsc__pass_describe(out, &detect->options->pass, detect->opened.model);
+    hsc__string_text(out, ")\n");
+    hsc__detect_add_where(detect, out);
+    HSC_TRY(add_table(detect, out, err));
+    hsc__string_text(out, "\n");
+    return hsc__detect_map(detect, out, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ map ----
+ */
+
+hsc_status hsc__detect_map(const hsc__detect *detect, hsc__string *out, hsc_error *err)
+{
+    int detector = chosen(detect) < 0 ? HSC_DETECT_INDUCTION : chosen(detect);
+    const char *name = hsc_detector_name((hsc_detector)detector);
+    hsc__string title = {0};
+    double *values = hsc__calloc((size_t)detect->n_heads, sizeof *values);
+    hsc__string_printf(&title, "%s: %s", detect->opened.name, name);
+    hsc_status status = HSC_OK;
+    if (!values || title.failed) status = hsc__fail_memory(err, sizeof *values, "the map");
+    for (int h = 0; status == HSC_OK && h < detect->n_heads; h++)
+        values[h] = hsc__detect_score(detect, detector, h)->score;
+    hsc__head_map map = {title.data, name, detect->counts.n_layers, detect->counts.n_heads, values};
+    if (status == HSC_OK)
+        status = out ? hsc__head_map_show(out, &map, err) : hsc__head_map_plot(detect->options->plot, &map, err);
+    hsc__string_free(&title);
+    hsc__free(values);
+    return status;
+}
+
+/* --------------------------------------------------------------------------------------------------- CSV and JSON ----
+ */
+
+static void example_text(const hsc__detect *detect, const hsc_detect_example *e, hsc__string *out)
+{
+    for (int i = 0; i < e->n_tokens; i++) add_token(detect, out, e->tokens[i]);
+}
+
+static void add_csv_row(const hsc__detect *detect, int detector, int head, hsc__string *out)
+{
+    const hsc_detect_score *s = hsc__detect_score(detect, detector, head);
+    int layer = head / detect->counts.n_heads, h = head % detect->counts.n_heads;
+    hsc__string_printf(out, "%d,%d,L%dH%d,%s", layer, h, layer, h, hsc_detector_name((hsc_detector)detector));
+    const double values[] = {s->score, s->ci.low, s->ci.high, s->tl};
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) hsc__csv_number(out, values[k]);
+    if (s->best.n_tokens) {
+        hsc__string text = {0};
+        hsc__csv_number(out, (double)s->best.weight);
+        hsc__string_printf(out, ",%d,%d,%d,", s->best.window, s->best.query, s->best.key);
+        example_text(detect, &s->best, &text);
+        hsc__csv_field(out, text.data, text.n);
+        hsc__string_free(&text);
+    } else {
+        hsc__string_text(out, ",,,,,");
+    }
+    hsc__string_text(out, "\n");
+}
+
+void hsc__detect_csv(const hsc__detect *detect, hsc__string *out)
+{
+    hsc__string_text(out, "layer,head,name,detector,score,ci_low,ci_high,tl,best,window,query,key,text\n");
+    for (int h = 0; h < detect->n_heads; h++)
+        for (int d = 0; d < HSC_N_DETECTORS; d++) add_csv_row(detect, d, h, out);
+}
+
+static json_t *json_example(const hsc__detect *detect, const hsc_detect_example *e)
+{
+    hsc__string text = {0};
+    if (!e->n_tokens) return json_null();
+    json_t *object = json_pack("{s:i, s:i, s:i}", "window", e->window, "query", e->query, "key", e->key);
+    json_object_set_new(object, "weight", hsc__json_number((double)e->weight));
+    example_text(detect, e, &text);
+    if (!text.failed) hsc__json_set_text(object, text.data, text.n);
+    text.n = 0;
+    json_t *key = json_pack("{s:i}", "id", (int)e->key_id);
+    add_token(detect, &text, e->key_id);
+    if (!text.failed) hsc__json_set_text(key, text.data, text.n);
+    json_object_set_new(object, "key_token", key);
+    hsc__string_free(&text);
+    return object;
+}
+
+static json_t *json_scores(const hsc__detect *detect, int head)
+{
+    json_t *all = json_object();
+    for (int d = 0; d < HSC_N_DETECTORS; d++) {
+        const hsc_detect_score *s = hsc__detect_score(detect, d, head);
+        json_t *one = json_object();
+        json_object_set_new(one, "score", hsc__json_number(s->score));
+        json_object_set_new(one, "ci", hsc__json_interval(s->ci));
+        json_object_set_new(one, "tl", hsc__json_number(s->tl));
+        json_object_set_new(one, "best", json_example(detect, &s->best));
+        json_object_set_new(all, hsc_detector_name((hsc_detector)d), one);
+    }
+    return all;
+}
+
+static json_t *json_head(const hsc__detect *detect, int h)
+{
+    char name[32];
+    int layer = h / detect->counts.n_heads, head = h % detect->counts.n_heads;
+    snprintf(name, sizeof name, "L%dH%d", layer, head);
+    json_t *object = json_pack("{s:i, s:i, s:s}", "layer", layer, "head", head, "name", name);
+    json_object_set_new(object, "scores", json_scores(detect, h));
+    json_t *profile = json_array();
+    for (int b = 0; b < HSC_DETECT_BINS; b++)
+        json_array_append_new(profile, hsc__json_number(detect->profile[(size_t)h * HSC_DETECT_BINS + (size_t)b]));
+    json_object_set_new(object, "distance", profile);
+    return object;
+}
+
+json_t *hsc__detect_json(const hsc__detect *detect)
+{
+    json_t *root = json_object(), *heads = json_array();
+    json_object_set_new(root, "model", hsc__json_model(&detect->opened));
+    hsc__json_set_pass(root, &detect->options->pass, detect->opened.model);
+    hsc__json_set_where(root, detect);
+    for (int h = 0; h < detect->n_heads; h++) json_array_append_new(heads, json_head(detect, h));
+    json_object_set_new(root, "heads", heads);
+    return root;
+}

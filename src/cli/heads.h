@@ -1,0 +1,57 @@
+/* What commands about every head share: numbers in tables, the map of layers and heads, progress, the BOS. */
+#ifndef HSC_CLI_HEADS_H
+#define HSC_CLI_HEADS_H
+
+#include "cli/shared.h"
+#include "headscope/inspect.h"
+
+#include <time.h>
+
+/* ---- tables ---- */
+
+/* A number, `width` cells after a blank; "-" where there is none. */
+void hsc__add_number(hsc__string *out, int width, int decimals, double value);
+/* "  [ 0.1234,  0.5678]"; as wide where there is none. */
+void hsc__add_interval(hsc__string *out, hsc_interval ci);
+/* "L4H3" in seven cells. */
+void hsc__add_head(hsc__string *out, int layer, int head);
+/* ",0.5" of a CSV line; "," where the value is not finite. */
+void hsc__csv_number(hsc__string *out, double value);
+/* [low, high], null where there is none. */
+json_t *hsc__json_interval(hsc_interval ci);
+
+/* ---- map ---- */
+
+/* Layers down, heads across; the darkest cell is the largest value. */
+typedef struct hsc__head_map {
+    const char *title, *value_title;
+    int n_layers, n_heads;
+    const double *values; /* [n_layers][n_heads]; NaN is drawn as 0 */
+} hsc__head_map;
+
+/* Whether a picture can be written under this name. */
+bool hsc__picture_name(const char *name);
+/* Writes a picture, by its ending, and says so. */
+hsc_status hsc__head_map_plot(const char *path, const hsc__head_map *map, hsc_error *err);
+/* Appends the map as the terminal shows it. */
+hsc_status hsc__head_map_show(hsc__string *out, const hsc__head_map *map, hsc_error *err);
+
+/* ---- progress ---- */
+
+/* Counts things that are done: a line that is rewritten on a terminal; in a log a plain one every ten seconds. */
+typedef struct hsc__counting {
+    struct timespec started;
+    int n_first;              /* that were there before; -1: not yet known */
+    double shown;             /* seconds after the start */
+    const char *path;         /* what is worked on */
+    const char *thing, *unit; /* "pair", "sentences" */
+    int per_thing;            /* units of a thing */
+} hsc__counting;
+void hsc__counting_start(hsc__counting *counting);
+/* n_all 0: not known. Returns 0. */
+int hsc__counting_tell(void *counting, int n_done, int n_all);
+
+/* The id of the token with this text; HSC_ENOTFOUND names the option --bos. */
+hsc_status hsc__cli_find_bos(const hsc__opened *opened, const char *text, hsc_token *out, hsc_error *err);
+
+#endif

@@ -1,0 +1,183 @@
+"""headscope detect against the same worked out here from the patterns that `headscope run` saves: every detector by its
+definition on a text; random sequences; windows; the same bits for threads; what is null; tables, CSV, pictures and refusals."""
+
+import csv
+import io
+import json
+import math
+import statistics
+import unittest
+
+from program import DATA, ProgramTest, main, read_safetensors
+
+TINY = DATA / "models" / "tinystories-656k" / "tinystories-656k.f32.gguf"
+TEXT = "One day, the hippopotamus, unbelievably, was uninterested. Lily and the hippopotamus smiled. They had fun."
+MARKS = set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+NAMES = ["previous", "self", "first", "next", "duplicate", "induction", "piece", "punctuation", "cls", "sep", "entropy"]
+
+
+def figures(row, q, ids, texts, special, tl):
+    """One row's figures by the definitions of docs/detectors.md; a key that is not here: the row has none."""
+    out = {}
+    earlier = [k for k in range(q) if ids[k] == ids[q]]
+    tl["previous"] += row[q - 1] if q else 0
+    tl["duplicate"] += sum(row[k] for k in earlier)
+    if q == 0 or special[q]:
+        return out
+    out.update(self=row[q], first=row[0], entropy=-sum(p * math.log(p) for p in row if p > 0))
+    if not special[q - 1]:
+        out["previous"] = row[q - 1]
+    if earlier:
+        out["duplicate"] = sum(row[k] for k in earlier)
+    marks = [k for k in range(q + 1) if texts[k].strip() and set(texts[k].strip()) <= MARKS]
+    if marks:
+        out["punctuation"] = sum(row[k] for k in marks)
+    first = q
+    while first not in marks and first - 1 not in marks and not special[first - 1] \
+            and not texts[first][0].isspace() and not texts[first - 1][-1].isspace():
+        first -= 1
+    if first < q:
+        out["piece"] = row[first]
+    return out
+
+
+class DetectTest(ProgramTest):
+    def write(self, text, name="text.txt"):
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def heads(self, result):
+        return {(h["layer"], h["head"]): h for h in result["heads"]}
+
+    def test_definitions(self):
+        said = self.json("tokenize", "-m", TINY, TEXT)
+        ids, texts = said["ids"], said["tokens"]
+        special = [i == 0 for i in range(len(ids))]
+        path = self.folder / "patterns.safetensors"
+        self.good("run", "-m", TINY, "--text", TEXT, "--sites", "pattern", "-o", path)
+        arrays = read_safetensors(path)
+        result = self.json("detect", "-m", TINY, self.write(TEXT), "--sequences", 2)
+        self.assertEqual((result["n_windows"], result["n_tokens"], result["before"]), (1, len(ids) - 1, ids[0]))
+        self.assertFalse(result["cut"])
+        for (layer, number), head in self.heads(result).items():
+            tl, rows = dict.fromkeys(["previous", "duplicate"], 0.0), []
+            for q in range(len(ids)):
+                row = arrays[f"pattern.{layer}"].row(number, q)
+                rows.append(figures(row, q, ids, texts, special, tl))
+            self.assertEqual(list(head["scores"]), NAMES)
+            for name in ["previous", "self", "first", "duplicate", "piece", "punctuation", "entropy"]:
+                values = [r[name] for r in rows if name in r]
+                self.assertGreater(len(values), 2, name)
+                score = head["scores"][name]
+                self.assertAlmostEqual(score["score"], statistics.fmean(values), delta=2e-6, msg=(layer, number, name))
+                if name in tl:
+                    self.assertAlmostEqual(score["tl"], tl[name] / len(ids), delta=2e-6)
+                if name != "entropy":
+                    best = score["best"]
+                    self.assertAlmostEqual(best["weight"], max(values), delta=2e-6)
+                    self.assertAlmostEqual(best["weight"], rows[best["query"]][name], delta=2e-6)
+                    self.assertTrue(best["text"].endswith(texts[best["query"]]))
+                    self.assertEqual(best["key_token"]["id"], ids[best["key"]])
+            for name in ["next", "cls", "sep"]:
+                self.assertEqual(head["scores"][name], {"score": None, "ci": None, "tl": None, "best": None})
+            self.assertAlmostEqual(sum(head["distance"]), 1, delta=1e-5)
+
+    def test_windows_and_intervals(self):
+        path = self.write("\n".join([TEXT] * 400))
+        result = self.json("detect", "-m", TINY, path, "--windows", 3, "--sequences", 2)
+        self.assertEqual((result["n_windows"], result["n_tokens"], result["cut"]), (3, 3 * 255, True))
+        for head in result["heads"]:
+            score = head["scores"]["previous"]
+            self.assertLessEqual(score["ci"][0], score["score"])
+            self.assertLessEqual(score["score"], score["ci"][1])
+        same = self.json("detect", "-m", TINY, path, "--windows", 3, "--sequences", 2, "-t", 3)
+        self.assertEqual(result, same)
+        piped = self.json("detect", "-m", TINY, "-", "--windows", 3, "--sequences", 2, input=path.read_bytes())
+        self.assertEqual(result["heads"], piped["heads"])
+
+    def test_random_sequences(self):
+        first = self.json("detect", "-m", TINY, "--sequences", 3, "--length", 20)
+        self.assertIsNone(first["text"])
+        self.assertEqual((first["n_sequences"], first["length"], first["n_windows"]), (3, 20, 0))
+        for head in first["heads"]:
+            scores = head["scores"]
+            self.assertEqual(scores["induction"]["best"]["query"] - 19, scores["induction"]["best"]["key"])
+            # Each row of the second half has one duplicate, so detect_head's sum is 20 / 41 of the mean.
+            self.assertAlmostEqual(scores["duplicate"]["tl"], scores["duplicate"]["score"] * 20 / 41, delta=1e-6)
+        other = self.json("detect", "-m", TINY, "--sequences", 3, "--length", 20, "--seed", 1)
+        self.assertNotEqual(first["heads"], other["heads"])
+
+    def test_table_and_csv(self):
+        path = self.write(TEXT)
+        table = self.good("detect", "-m", TINY, path, "--sequences", 2)
+        self.assertIn("before every window: <|start_story|>", table)
+        self.assertIn("next        null", table)
+        ranked = self.good("detect", "-m", TINY, path, "--sequences", 2, "--by", "previous", "--tl", "--top", 16)
+        scores = [float(line.split()[2]) for line in ranked.splitlines() if line.startswith("previous  ")]
+        self.assertEqual(len(scores), 16)
+        self.assertEqual(scores, sorted(scores, reverse=True))
+        self.assertIn("64-127", ranked)
+        rows = list(csv.DictReader(io.StringIO(self.good("detect", "-m", TINY, path, "--sequences", 2, "--csv"))))
+        result = self.heads(self.json("detect", "-m", TINY, path, "--sequences", 2))
+        self.assertEqual(len(rows), 16 * len(NAMES))
+        for row in rows:
+            want = result[int(row["layer"]), int(row["head"])]["scores"][row["detector"]]
+            self.assertEqual(row["score"], "" if want["score"] is None else row["score"])
+            if want["score"] is not None:
+                self.assertAlmostEqual(float(row["score"]), want["score"], delta=1e-8)
+
+    def test_drift(self):
+        path = self.write(TEXT)
+        other = self.folder / "q8.gguf"
+        self.good("convert", "-m", TINY, "-o", other, "--dtype", "q8_0")
+        same = self.json("drift", TINY, TINY, path, "--sequences", 2)
+        self.assertTrue(all(h["distance"] == 0 and h["largest"] == 0 for h in same["heads"]))
+        result = self.json("drift", TINY, other, path, "--sequences", 2)
+        patterns = []
+        for model in (TINY, other):
+            saved = self.folder / "patterns.safetensors"
+            self.good("run", "-m", model, "--text", TEXT, "--sites", "pattern", "-o", saved)
+            patterns.append(read_safetensors(saved))
+        n = patterns[0]["pattern.0"].shape[-1]
+        detected = [self.heads(self.json("detect", "-m", m, path, "--sequences", 2)) for m in (TINY, other)]
+        for (layer, number), head in self.heads(result).items():
+            distances = []
+            for q in range(1, n):
+                x, y = (p[f"pattern.{layer}"].row(number, q) for p in patterns)
+                kl = sum(a * math.log2(2 * a / (a + b)) for a, b in zip(x, y) if a > 0)
+                kl += sum(b * math.log2(2 * b / (a + b)) for a, b in zip(x, y) if b > 0)
+                distances.append(math.sqrt(max(kl, 0) / 2))
+            self.assertGreater(head["distance"], 0)
+            self.assertAlmostEqual(head["distance"], statistics.fmean(distances), delta=1e-6)
+            self.assertAlmostEqual(head["largest"], max(distances), delta=1e-5)
+            for name in NAMES:
+                both = [d[layer, number]["scores"][name]["score"] for d in detected]
+                self.assertEqual([head["scores"][name]["a"], head["scores"][name]["b"]], both)
+        table = self.good("drift", TINY, other, path, "--sequences", 2)
+        self.assertIn("mean distance of all 16 heads", table)
+        rows = list(csv.DictReader(io.StringIO(self.good("drift", TINY, other, path, "--sequences", 2, "--csv"))))
+        self.assertEqual([float(r["distance"]) for r in rows], sorted((h["distance"] for h in result["heads"]), reverse=True))
+
+    def test_drift_refusals(self):
+        self.bad(2, "drift", TINY, says=["two files"])
+        self.bad(1, "drift", TINY, self.folder / "none.gguf", says=["none.gguf"])
+        self.bad(2, "drift", TINY, TINY, "--json", "--csv", says=["one of the two"])
+
+    def test_picture(self):
+        picture = self.folder / "map.png"
+        self.good("detect", "-m", TINY, "--sequences", 2, "--plot", picture)
+        self.assertEqual(picture.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+
+    def test_refusals(self):
+        path = self.write("")
+        self.bad(2, "detect", "-m", TINY, "--json", "--csv", says=["one of the two"])
+        self.bad(2, "detect", "-m", TINY, "--by", "nonsense", says=["nonsense"])
+        self.bad(2, "detect", "-m", TINY, "--plot", "map.txt", says=[".png"])
+        self.bad(1, "detect", "-m", TINY, path, says=["no token"])
+        self.bad(1, "detect", "-m", TINY, self.folder / "none.txt", says=["none.txt"])
+        self.bad(1, "detect", "-m", TINY, "--bos", "<nothing>", says=["--bos <nothing>"])
+
+
+if __name__ == "__main__":
+    main("models/tinystories-656k/tinystories-656k.f32.gguf")
