@@ -117,6 +117,7 @@ void *hsc__arena_alloc(hsc__arena *arena, size_t n_bytes)
         arena->head = block;
         arena->used = 0;
         arena->size = size;
+        arena->held += size;
     }
     void *ptr = (char *)arena->head->data + arena->used;
     arena->used += rounded;

@@ -22,7 +22,8 @@ hsc_status hsc__grow(void *array_ptr, size_t *capacity, size_t need, size_t elem
 /* An arena: blocks that are freed together. Zero it before use. Pointers are 16-byte aligned. */
 typedef struct hsc__arena {
     struct hsc__arena_block *head;
-    size_t used, size;
+    size_t used, size; /* of the newest block */
+    size_t held;       /* bytes of all blocks */
 } hsc__arena;
 void *hsc__arena_alloc(hsc__arena *arena, size_t n_bytes);
 char *hsc__arena_strndup(hsc__arena *arena, const char *text, size_t n);

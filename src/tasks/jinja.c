@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_STEPS = 20000000, MAX_DEPTH = 200, MAX_ARGS = 16 };
+enum { MAX_STEPS = 5000000, MAX_HELD = 256 << 20, MAX_DEPTH = 200, MAX_ARGS = 16 };
 
 typedef struct hsc__jframe {
     hsc__jdict names;
@@ -411,11 +411,18 @@ static hsc_status evaluate_simple(hsc__jrun *r, const hsc__jnode *node, hsc__jva
     return HSC_OK;
 }
 
+/* One more step of a template that a file brought: it may be made to run for ever, or to eat all memory. */
+static hsc_status step(hsc__jrun *r, const hsc__jnode *node)
+{
+    if (++r->steps > MAX_STEPS || r->depth > MAX_DEPTH || r->arena->held > MAX_HELD)
+        return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "it does not come to an end");
+    return HSC_OK;
+}
+
 static hsc_status evaluate(hsc__jrun *r, const hsc__jnode *node, hsc__jvalue *out)
 {
     hsc_status status;
-    if (++r->steps > MAX_STEPS || r->depth > MAX_DEPTH)
-        return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "it does not come to an end");
+    HSC_TRY(step(r, node));
     r->depth++;
     switch (node->kind) {
     case HSC__J_LITERAL:
@@ -502,6 +509,7 @@ static hsc_status execute_for(hsc__jrun *r, const hsc__jnode *node)
     if (!list.n) return node->kids[3] ? execute(r, node->kids[3]) : HSC_OK;
     for (size_t i = 0; i < list.n; i++) {
         hsc__jframe frame = {.outer = r->frame};
+        HSC_TRY(step(r, node));
         HSC_TRY(set_loop(r, &frame, &list, i));
         HSC_TRY(set_targets(r, node, &frame, &list.items[i]));
         r->frame = &frame;

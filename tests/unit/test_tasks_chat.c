@@ -69,6 +69,8 @@ static void test_refused(void **unused)
                  {"{{ missing.x }}", HSC_EFORMAT, "undefined"},
                  {"{% for i in range(99999) %}{% for j in range(99999) %}{{ i }}{% endfor %}{% endfor %}",
                   HSC_EUNSUPPORTED, "does not come to an end"},
+                 {"{% for i in range(99999) %}{% for j in range(99999) %}x{% endfor %}{% endfor %}", HSC_EUNSUPPORTED,
+                  "does not come to an end"},
                  {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", HSC_EUNSUPPORTED, "does not come to an end"}};
     char got[1024], deep[2000];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
