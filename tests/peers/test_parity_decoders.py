@@ -3,7 +3,7 @@ and eager attention, each switch of a family's configuration flipped in turn."""
 import common
 
 import checkpoints as make
-import reference
+import whole_checkpoint
 from test_generate import greedy
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -84,19 +84,7 @@ def test_random_checkpoints():
     for seed, (name, base, changes, how, lengths) in enumerate(SHAPES, start=400):
         config = make.configuration(base, **changes)
         tensors = make.tensors_of(config, seed)
-        with common.scratch() as folder:
-            longest = make.token_ids(config["vocab_size"], max(lengths), seed)
-            make.calibrate(folder / "work", config, tensors, longest, seed)
-            model = make.write_folder(folder / name, config, tensors, **how)
-            peer = make.open_with_transformers(model)
-            for n in sorted(lengths, reverse=True):
-                f32, f64 = reference.both(peer, longest[:n])
-                if n == max(lengths):
-                    make.assert_spread(f32)
-                report.run(name, model, folder, f32, f64, ids=longest[:n])
-            for level in common.isa_levels() if "wide" in name else ():
-                f32, f64 = reference.both(peer, longest)
-                report.run(f"{name} {level}", model, folder, f32, f64, ids=longest, env={"HEADSCOPE_ISA": level})
+        whole_checkpoint.check(report, name, config, tensors, lengths, seed, **how)
     report.finish()
 
 

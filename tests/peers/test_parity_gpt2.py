@@ -3,7 +3,7 @@ import common
 import torch
 
 import checkpoints as make
-import reference
+import whole_checkpoint
 
 # name, changes to the configuration, how it is stored, lengths of the sequences
 SHAPES = [
@@ -46,19 +46,7 @@ def test_random_checkpoints():
         tensors = make.gpt2_tensors(config, seed)
         how = dict(how)
         extra = attention_buffers(config) if how.pop("buffers", False) else None
-        with common.scratch() as folder:
-            longest = make.token_ids(config["vocab_size"], max(lengths), seed)
-            make.calibrate(folder / "work", config, tensors, longest, seed)
-            model = make.write_folder(folder / name, config, tensors, extra=extra, **how)
-            peer = make.open_with_transformers(model)
-            for n in sorted(lengths, reverse=True):
-                f32, f64 = reference.both(peer, longest[:n])
-                if n == max(lengths):
-                    make.assert_spread(f32)
-                report.run(name, model, folder, f32, f64, ids=longest[:n])
-            for level in common.isa_levels() if "wide" in name else ():
-                f32, f64 = reference.both(peer, longest)
-                report.run(f"{name} {level}", model, folder, f32, f64, ids=longest, env={"HEADSCOPE_ISA": level})
+        whole_checkpoint.check(report, name, config, tensors, lengths, seed, extra=extra, **how)
     report.finish()
 
 

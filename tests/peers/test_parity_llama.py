@@ -2,7 +2,7 @@
 import common
 
 import checkpoints as make
-import reference
+import whole_checkpoint
 
 NEW_THETA = {"rope_theta": ..., "rope_parameters": {"rope_type": "default", "rope_theta": 500000.0}}
 
@@ -37,19 +37,7 @@ def test_random_checkpoints():
     for seed, (name, changes, how, lengths) in enumerate(SHAPES, start=100):
         config = make.configuration(make.LLAMA, **changes)
         tensors = make.llama_tensors(config, seed)
-        with common.scratch() as folder:
-            longest = make.token_ids(config["vocab_size"], max(lengths), seed)
-            make.calibrate(folder / "work", config, tensors, longest, seed)
-            model = make.write_folder(folder / name, config, tensors, **how)
-            peer = make.open_with_transformers(model)
-            for n in sorted(lengths, reverse=True):
-                f32, f64 = reference.both(peer, longest[:n])
-                if n == max(lengths):
-                    make.assert_spread(f32)
-                report.run(name, model, folder, f32, f64, ids=longest[:n])
-            for level in common.isa_levels() if "wide" in name else ():
-                f32, f64 = reference.both(peer, longest)
-                report.run(f"{name} {level}", model, folder, f32, f64, ids=longest, env={"HEADSCOPE_ISA": level})
+        whole_checkpoint.check(report, name, config, tensors, lengths, seed, **how)
     report.finish()
 
 
