@@ -173,4 +173,8 @@ static inline void hsc__q8_group_of(hsc_dtype dtype, const unsigned char *b, int
     }
 }
 
+/* X(name) for every type of the kind. */
+#define HSC__Q8_TYPES(X)                                                                                               \
+    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
+
 #endif

@@ -16,15 +16,7 @@
 #include "kernels/simd/fetch.h"
 
 enum { MOST_ROWS = 8 };
-
-/* VL outputs for n_rows rows of activations. */
-typedef struct strip {
-    const unsigned char *rows[VL];
-    const hsc__x8 *x;
-    int n_rows;
-    const unsigned char *ahead; /* what is read after these rows, in the order in which it lies */
-    vf total[MOST_ROWS];        /* of the chunk */
-} strip;
+#include "kernels/simd/few_q8_strip.h"
 
 /* Lane 4 g + i = the sum over the four lanes of group g of d[i]. */
 INLINE vi sum_lanes(const vi d[4])
@@ -135,41 +127,12 @@ INLINE void add_all(hsc_dtype dtype, const int n_rows, strip *s, int64_t n_in, v
     for (int r = 0; r < n_rows; r++) sum[r] = n_groups > chunk ? vf_add(sum[r], s->total[r]) : s->total[r];
 }
 
-typedef void (*strip_fn)(strip *s, int64_t n_in, vf sum[MOST_ROWS]);
-
-#define STRIP(type)                                                                                                    \
-    static void one_##type(strip *s, int64_t n_in, vf sum[MOST_ROWS])                                                  \
-    {                                                                                                                  \
-        add_all(HSC_##type, 1, s, n_in, sum);                                                                          \
-    }                                                                                                                  \
-    static void some_##type(strip *s, int64_t n_in, vf sum[MOST_ROWS])                                                 \
-    {                                                                                                                  \
-        add_all(HSC_##type, s->n_rows, s, n_in, sum);                                                                  \
-    }
-#define STRIP_TYPES(X)                                                                                                 \
-    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
-STRIP_TYPES(STRIP)
-
-#define STRIP_ENTRY(type) [HSC_##type] = {one_##type, some_##type},
-static const strip_fn strips[HSC_N_DTYPES][2] = {STRIP_TYPES(STRIP_ENTRY)};
+#include "kernels/simd/few_q8_strips.h"
 
 void hsc__avx512_few_q8(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const hsc__x8 *x,
                         int n_rows, float *y, size_t y_stride)
 {
-    for (int o = 0; o < n_out; o += VL) {
-        const unsigned char *first = (const unsigned char *)w + (size_t)o * row_bytes;
-        for (int r = 0; r < n_rows; r += MOST_ROWS) {
-            hsc__x8 at = {x->q + (size_t)r * x->q_stride, x->group + (size_t)r * x->group_stride, x->q_stride,
-                          x->group_stride};
-            strip s = {.x = &at, .n_rows = n_rows - r < MOST_ROWS ? n_rows - r : MOST_ROWS};
-            vf sum[MOST_ROWS];
-            find_rows(s.rows, first, row_bytes, n_out - o);
-            s.ahead = first + VL * row_bytes;
-            strips[dtype][s.n_rows > 1](&s, n_in, sum);
-            for (int i = 0; i < s.n_rows; i++)
-                vf_store_part(y + (size_t)(r + i) * y_stride + o, sum[i], part(n_out - o));
-        }
-    }
+    run_strips(dtype, w, row_bytes, n_out, n_in, x, n_rows, y, y_stride);
 }
 
 #if defined(__clang__)

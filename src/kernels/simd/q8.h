@@ -97,7 +97,7 @@ INLINE void pack_type(hsc_dtype dtype, const unsigned char *w, size_t row_bytes,
 void KERNEL(pack_q8)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k, void *panel)
 {
     switch (dtype) {
-        Q8_TYPES(PACK)
+        HSC__Q8_TYPES(PACK)
     default: return;
     }
 }

@@ -113,7 +113,4 @@ INLINE vf add_part(const hsc__q8_type type, const hsc__x8_group *x, int h, vi do
     return vf_fma(vf_set1(type.halves ? x->d * (float)sum : x->sum), minimum, total);
 }
 
-/* X(name) for every type. */
-#define Q8_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS)
-
 #endif
