@@ -349,36 +349,6 @@ static hsc_status run_item(hsc__ablate *j, hsc_lab *lab, size_t i, hsc_error *er
 
 /* ---------------------------------------------------------------------------------------------------- figures ---- */
 
-/* The cluster of every item, numbered in the order they appear. */
-static int number_clusters(const hsc__ablate *j, int *numbers)
-{
-    int n = 0;
-    for (size_t i = 0; i < j->items.n; i++) {
-        const char *name = j->items.list[i].cluster;
-        numbers[i] = -1;
-        for (size_t k = 0; name && k < i && numbers[i] < 0; k++) {
-            if (j->items.list[k].cluster && strcmp(j->items.list[k].cluster, name) == 0) numbers[i] = numbers[k];
-        }
-        if (numbers[i] < 0) numbers[i] = n++;
-    }
-    return n;
-}
-
-/* table [n_clusters][n_targets + 1]: values averaged over the items of a cluster. */
-static void average_clusters(const hsc__ablate *j, const int *numbers, double *table)
-{
-    size_t n = j->n_targets + 1;
-    for (int c = 0; c < j->n_clusters; c++) {
-        int members = 0;
-        for (size_t i = 0; i < j->items.n; i++) {
-            if (numbers[i] != c) continue;
-            members++;
-            for (size_t t = 0; t < n; t++) table[(size_t)c * n + t] += j->values[i * n + t];
-        }
-        for (size_t t = 0; t < n; t++) table[(size_t)c * n + t] /= members;
-    }
-}
-
 /* Means, then the table's cells become effects and the intervals come from them. */
 static hsc_status summarise_table(hsc__ablate *j, double *table, hsc_interval *intervals, hsc_error *err)
 {
@@ -414,8 +384,8 @@ static hsc_status summarise(hsc__ablate *j, hsc_error *err)
     hsc_interval *intervals = hsc__calloc(n, sizeof *intervals);
     hsc_status status = hsc__fail_memory(err, j->items.n * n * sizeof *table, "effects");
     if (numbers && table && intervals) {
-        j->n_clusters = number_clusters(j, numbers);
-        average_clusters(j, numbers, table);
+        j->n_clusters = hsc__items_clusters(&j->items, numbers);
+        hsc__cluster_means(j->values, j->items.n, n, numbers, j->n_clusters, table);
         status = summarise_table(j, table, intervals, err);
     }
     hsc__free(numbers);

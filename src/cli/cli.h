@@ -23,6 +23,7 @@ int hsc__cli_convert(int argc, char **argv);
 int hsc__cli_detect(int argc, char **argv);
 int hsc__cli_drift(int argc, char **argv);
 int hsc__cli_info(int argc, char **argv);
+int hsc__cli_lens(int argc, char **argv);
 int hsc__cli_lesson(int argc, char **argv);
 int hsc__cli_embed(int argc, char **argv);
 int hsc__cli_fill(int argc, char **argv);

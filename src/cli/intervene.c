@@ -35,17 +35,18 @@ static bool one_token(const hsc_tokenizer *tokenizer, const char *text, size_t n
     return true;
 }
 
-static hsc_status find_token(const hsc__opened *opened, const char *word, size_t n, hsc_token *out, hsc_error *err)
+hsc_status hsc__cli_word(const hsc__opened *opened, const char *option, const char *word, size_t n, hsc_token *out,
+                         hsc_error *err)
 {
     const hsc_tokenizer *tokenizer = NULL;
     hsc__string spaced = {0};
     hsc_encoding encoding = {0};
     trim(&word, &n);
-    HSC_FAIL_IF(!n, HSC_EINVAL, "--metric: a word is missing");
+    HSC_FAIL_IF(!n, HSC_EINVAL, "%s: a word is missing", option);
     if (*word == '#') {
         *out = (hsc_token)strtol(word + 1, NULL, 10);
         HSC_FAIL_IF(*out < 0 || *out >= opened->config->d_vocab, HSC_EINVAL,
-                    "--metric: token %d is outside the vocabulary of %d", (int)*out, opened->config->d_vocab);
+                    "%s: token %d is outside the vocabulary of %d", option, (int)*out, opened->config->d_vocab);
         return HSC_OK;
     }
     HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err));
@@ -57,9 +58,8 @@ static hsc_status find_token(const hsc__opened *opened, const char *word, size_t
     size_t pieces = encoding.n;
     hsc_encoding_free(&encoding);
     hsc__string_free(&spaced);
-    HSC_FAIL_IF(!found, HSC_EINVAL,
-                "--metric: '%.*s' is %zu tokens of this model, a logit belongs to one: take another word", (int)n, word,
-                pieces);
+    HSC_FAIL_IF(!found, HSC_EINVAL, "%s: '%.*s' is %zu tokens of this model, a logit belongs to one: take another word",
+                option, (int)n, word, pieces);
     return HSC_OK;
 }
 
@@ -70,8 +70,8 @@ hsc_status hsc__metric_tokens(const hsc__metric *metric, const hsc__opened *open
     if (metric->kind == HSC__METRIC_LOSS) return HSC_OK;
     const char *minus = strstr(metric->text, " - ");
     size_t n = minus ? (size_t)(minus - metric->text) : strlen(metric->text);
-    HSC_TRY(find_token(opened, metric->text, n, a, err));
-    return minus ? find_token(opened, minus + 3, strlen(minus + 3), b, err) : HSC_OK;
+    HSC_TRY(hsc__cli_word(opened, "--metric", metric->text, n, a, err));
+    return minus ? hsc__cli_word(opened, "--metric", minus + 3, strlen(minus + 3), b, err) : HSC_OK;
 }
 
 void hsc__metric_describe(hsc__string *out, const hsc__metric *metric)

@@ -1,4 +1,5 @@
-/* What ablate and patch share: the metric that a change is judged by, the texts it is taken on, maps of effects. */
+/* What commands about an answer share (ablate, patch, lens, attribute, steer): the metric, the texts it is taken on,
+ * clusters of texts, maps of effects. */
 #ifndef HSC_CLI_INTERVENE_H
 #define HSC_CLI_INTERVENE_H
 
@@ -34,8 +35,11 @@ void hsc__items_free(hsc__items *items);
 /* "logit: dog - cat", "logit: dog" or "loss": sets kind and text; false when it is none of them. The words are read
  * later, by hsc__metric_tokens. */
 bool hsc__metric_parse(const char *text, hsc__metric *out);
-/* The tokens that a metric names: a word that is one token after a blank, else by itself; "in quotes" as it stands;
- * #123 is an id. HSC_EINVAL: a word of several tokens, or none. */
+/* The token that n bytes name: a word that is one token after a blank, else by itself; "in quotes" as it stands; #123
+ * is an id. HSC_EINVAL: a word of several tokens, or none; the message names the option. */
+hsc_status hsc__cli_word(const hsc__opened *opened, const char *option, const char *word, size_t n, hsc_token *out,
+                         hsc_error *err);
+/* The tokens that a metric names, as hsc__cli_word reads them. */
 hsc_status hsc__metric_tokens(const hsc__metric *metric, const hsc__opened *opened, hsc_token *a, hsc_token *b,
                               hsc_error *err);
 /* The metric's name for people, with its unit: "logit of ' dog' minus logit of ' cat' at the last token". */
@@ -57,6 +61,12 @@ hsc_status hsc__items_add_lines(hsc__items *items, const hsc__opened *opened, co
                                 int limit, hsc_error *err);
 hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
                                 int limit, hsc_error *err);
+
+/* numbers[items->n]: the cluster of every item, numbered in the order they appear. Returns how many there are. */
+int hsc__items_clusters(const hsc__items *items, int *numbers);
+/* table [n_clusters][n_columns]: values [n_items][n_columns] averaged over the items of each cluster. */
+void hsc__cluster_means(const double *values, size_t n_items, size_t n_columns, const int *numbers, int n_clusters,
+                        double *table);
 
 /* A map of numbers: rows down, columns across, as dark as the number is large whatever its sign. Labels are "L0", "H0",
  * or the given ones. To a picture when path is not NULL, else appended for the terminal. */

@@ -140,3 +140,35 @@ hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, co
 {
     return add_file(items, opened, path, flags, limit, add_pair, err);
 }
+
+/* --------------------------------------------------------------------------------------------------- clusters ---- */
+
+int hsc__items_clusters(const hsc__items *items, int *numbers)
+{
+    int n = 0;
+    for (size_t i = 0; i < items->n; i++) {
+        const char *name = items->list[i].cluster;
+        numbers[i] = -1;
+        for (size_t k = 0; name && k < i && numbers[i] < 0; k++) {
+            if (items->list[k].cluster && strcmp(items->list[k].cluster, name) == 0) numbers[i] = numbers[k];
+        }
+        if (numbers[i] < 0) numbers[i] = n++;
+    }
+    return n;
+}
+
+void hsc__cluster_means(const double *values, size_t n_items, size_t n_columns, const int *numbers, int n_clusters,
+                        double *table)
+{
+    memset(table, 0, (size_t)n_clusters * n_columns * sizeof *table);
+    for (int c = 0; c < n_clusters; c++) {
+        double *row = table + (size_t)c * n_columns;
+        int members = 0;
+        for (size_t i = 0; i < n_items; i++) {
+            if (numbers[i] != c) continue;
+            members++;
+            for (size_t k = 0; k < n_columns; k++) row[k] += values[i * n_columns + k];
+        }
+        for (size_t k = 0; k < n_columns; k++) row[k] /= members;
+    }
+}

@@ -108,7 +108,7 @@ def compare(name, got, want):
     got, want = np.array(got), np.array(want)
     off = float(np.abs(got - want).max())
     spread = float(np.ptp(want)) if len(want) > 1 else 1.0
-    print(f"  {name:<44} {len(want):4} figures, off by {off:.1e} at most, spread {spread:.2f}")
+    print(f"  {name:<44} {want.size:4} figures, off by {off:.1e} at most, spread {spread:.2f}")
     assert spread > 0.01, f"{name}: the figures hardly differ, this tests nothing"
     assert off <= BAR, f"{name}: {off} is over {BAR}"
 

@@ -1,0 +1,105 @@
+/* One text as a command reads it, and small pieces of its answer. */
+#include "cli/reading.h"
+
+#include "cli/look.h"
+
+#include <string.h>
+
+int hsc__reading_check(const hsc__command *command, const hsc__reading_options *o, const hsc__args *args)
+{
+    hsc_error err = {0};
+    if (args->n + (o->ids.ids != NULL) != 1) return hsc__cli_misuse(command, "give one of TEXT and --ids");
+    if (o->token && o->pos >= 0) return hsc__cli_misuse(command, "--token and --pos: one of the two");
+    if (o->plot && hsc__plot_path(o->plot, &err) != HSC_OK) return hsc__cli_misuse(command, "--plot: %s", err.message);
+    return HSC__CLI_GO_ON;
+}
+
+static hsc_status find_position(hsc__reading *r, hsc_error *err)
+{
+    const hsc__reading_options *o = r->options;
+    hsc__look_pass pass = {.tokens = r->tokens, .n_tokens = r->n_tokens};
+    r->pos = o->pos >= 0 ? o->pos : r->n_tokens - 1;
+    HSC_FAIL_IF(r->pos >= r->n_tokens, HSC_EINVAL, "--pos %d: the text has %d tokens, counted from 0", r->pos,
+                r->n_tokens);
+    if (!o->token) return HSC_OK;
+    hsc_status status = hsc__look_find(&pass, o->token, "--token", "--pos", &r->pos, err);
+    r->not_found = status == HSC_ENOTFOUND;
+    return status;
+}
+
+int hsc__reading_fail(const hsc__reading *r, const hsc_error *err)
+{
+    hsc__look_pass pass = {.tokens = r->tokens, .n_tokens = r->n_tokens};
+    int result = hsc__cli_fail(err);
+    if (r->not_found) hsc__look_list_tokens(&pass);
+    return result;
+}
+
+hsc_status hsc__reading_text(hsc__reading *r, const char *text, hsc_error *err)
+{
+    const hsc__reading_options *o = r->options;
+    const hsc_tokenizer *tokenizer = NULL;
+    if (o->ids.ids) {
+        HSC_TRY(hsc__tokens_from_ids(&r->tokens, hsc_model_tokenizer(r->opened.model, NULL), &o->ids, err));
+    } else {
+        HSC_TRY(hsc__cli_tokenizer(&r->opened, &tokenizer, err));
+        HSC_TRY(hsc__tokens_encode(&r->tokens, tokenizer, text, strlen(text),
+                                   hsc__encode_flags(o->no_special, o->parse_special), err));
+    }
+    r->n_tokens = (int)r->tokens.encoding.n;
+    HSC_FAIL_IF(r->n_tokens < 1, HSC_EINVAL, "the text has no tokens");
+    HSC_FAIL_IF(r->n_tokens > r->opened.config->n_ctx, HSC_EINVAL, "the text has %d tokens, the context of %s %d",
+                r->n_tokens, r->opened.name, r->opened.config->n_ctx);
+    return find_position(r, err);
+}
+
+void hsc__reading_free(hsc__reading *r)
+{
+    hsc__tokens_free(&r->tokens);
+    hsc__cli_close(&r->opened);
+    hsc__free(r->options->ids.ids);
+}
+
+void hsc__add_head_name(hsc__string *out, int layer, int head)
+{
+    hsc__string_printf(out, "layer %d, head %d (L%dH%d)", layer + 1, head, layer, head);
+}
+
+void hsc__add_word(hsc__string *out, const hsc__opened *opened, hsc_token id)
+{
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, NULL);
+    size_t n = 0;
+    const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &n) : NULL;
+    if (bytes) hsc__text_repr(out, bytes, n);
+    else hsc__string_printf(out, "#%d", (int)id);
+}
+
+json_t *hsc__json_word(const hsc__opened *opened, hsc_token id)
+{
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, NULL);
+    size_t n = 0;
+    const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &n) : NULL;
+    json_t *object = json_pack("{s:i}", "id", (int)id);
+    return bytes ? hsc__json_set_text(object, bytes, n) : object;
+}
+
+json_t *hsc__json_numbers(const double *values, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, hsc__json_number(values[i]));
+    return list;
+}
+
+int hsc__answer(hsc_status status, hsc__string *out, const hsc_error *err)
+{
+    if (status == HSC_OK) return hsc__cli_write_string(out);
+    hsc__string_free(out);
+    return hsc__cli_fail(err);
+}
+
+int hsc__answer_json(hsc_status status, json_t *root, const hsc_error *err)
+{
+    if (status == HSC_OK) return hsc__json_print(root);
+    json_decref(root);
+    return hsc__cli_fail(err);
+}

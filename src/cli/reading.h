@@ -1,0 +1,79 @@
+/* What commands that read one text share (lens, attribute, rollout, values): their options, the text as tokens, the
+ * position that is asked about, names of layers and heads, and how an answer ends. */
+#ifndef HSC_CLI_READING_H
+#define HSC_CLI_READING_H
+
+#include "cli/intervene.h"
+
+typedef struct hsc__reading_options {
+    const char *model, *token, *plot;
+    hsc__ids ids;
+    int pos; /* -1: not given */
+    int top, threads, compute;
+    bool no_special, parse_special, json;
+} hsc__reading_options;
+
+/* Rows of the option table: `type` has a field `field` of type hsc__reading_options. */
+#define HSC__READING_WHERE(type, field)                                                                                \
+    {"token",                                                                                                          \
+     0,                                                                                                                \
+     HSC__OPT_TEXT,                                                                                                    \
+     "TEXT",                                                                                                           \
+     offsetof(type, field.token),                                                                                      \
+     0,                                                                                                                \
+     0,                                                                                                                \
+     "The token that is asked about, with its blank: \" it\". Default: the last."},                                    \
+    {                                                                                                                  \
+        "pos", 0, HSC__OPT_INT, "N", offsetof(type, field.pos), 0, INT32_MAX, "The same by its position, from 0."      \
+    }
+#define HSC__READING_PASS(type, field)                                                                                 \
+    {"ids", 0, HSC__OPT_IDS, "IDS", offsetof(type, field.ids), 0, 0, "Token ids such as 1,2,3 instead of TEXT."},      \
+        HSC__OPTION_COMPUTE(type, field.compute),                                                                      \
+        {"no-special",                                                                                                 \
+         0,                                                                                                            \
+         HSC__OPT_FLAG,                                                                                                \
+         NULL,                                                                                                         \
+         offsetof(type, field.no_special),                                                                             \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         "Do not add what the tokenizer adds at the ends (BOS, EOS)."},                                                \
+        {"parse-special",                                                                                              \
+         0,                                                                                                            \
+         HSC__OPT_FLAG,                                                                                                \
+         NULL,                                                                                                         \
+         offsetof(type, field.parse_special),                                                                          \
+         0,                                                                                                            \
+         0,                                                                                                            \
+         "Read <|endoftext|> and its like in the text as that token."},                                                \
+        HSC__OPTION_THREADS(type, field.threads), HSC__OPTION_JSON(type, field.json)
+
+typedef struct hsc__reading {
+    const hsc__reading_options *options;
+    hsc__opened opened;
+    hsc__tokens tokens;
+    int n_tokens, pos;
+    bool not_found; /* no token is what --token says */
+} hsc__reading;
+
+/* The arguments alone: TEXT or --ids, --token or --pos, the picture's name. */
+int hsc__reading_check(const hsc__command *command, const hsc__reading_options *options, const hsc__args *args);
+/* Encodes the text (NULL: the ids) and finds the position. */
+hsc_status hsc__reading_text(hsc__reading *reading, const char *text, hsc_error *err);
+/* As hsc__cli_fail; says which tokens there are when one was not found. */
+int hsc__reading_fail(const hsc__reading *reading, const hsc_error *err);
+void hsc__reading_free(hsc__reading *reading);
+
+/* "layer 5, head 3 (L4H3)" */
+void hsc__add_head_name(hsc__string *out, int layer, int head);
+/* Python's repr of a token of the vocabulary; its number without a tokenizer. */
+void hsc__add_word(hsc__string *out, const hsc__opened *opened, hsc_token id);
+/* {"id","text"} */
+json_t *hsc__json_word(const hsc__opened *opened, hsc_token id);
+/* [..] of n numbers. */
+json_t *hsc__json_numbers(const double *values, size_t n);
+/* Prints *out when status is HSC_OK, else frees it and says what is wrong. Returns the exit status. */
+int hsc__answer(hsc_status status, hsc__string *out, const hsc_error *err);
+/* The same for JSON. */
+int hsc__answer_json(hsc_status status, json_t *root, const hsc_error *err);
+
+#endif
