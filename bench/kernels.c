@@ -70,7 +70,7 @@ static void panel_task(void *context, size_t task, int worker)
                       cols, n, panel);
         else k->pack(s->dtype, j->w + (size_t)o * j->row_bytes, j->row_bytes, cols, k0, n, panel);
         k->gemm(k0 ? HSC__GEMM_ADD : HSC__GEMM_START, s->rows, cols, n, j->x + k0, j->x_stride, panel, (size_t)k->nr,
-                tile, (size_t)k->nr);
+                tile, (size_t)k->nr, NULL);
     }
     for (int r = 0; r < s->rows; r++)
         memcpy(j->y + (size_t)r * (size_t)s->n_out + o, tile + (size_t)r * (size_t)k->nr, (size_t)cols * sizeof(float));

@@ -36,6 +36,17 @@ typedef enum {
  *   (Hendrycks and Gimpel 2016); SILU x / (1 + exp(-x)) (Elfwing et al. 2017); TANH. */
 typedef enum { HSC__ACT_NONE, HSC__ACT_RELU, HSC__ACT_GELU, HSC__ACT_GELU_TANH, HSC__ACT_SILU, HSC__ACT_TANH } hsc__act;
 
+/* Where finished sums go, y[r][c] = residual[r][c] + (sum + bias[c]) with what is there of the two: y may be the
+ * residual.
+ */
+typedef struct hsc__ending {
+    const float *bias;     /* [n_cols] or NULL */
+    const float *residual; /* rows residual_stride apart, or NULL */
+    size_t residual_stride;
+    float *y; /* rows y_stride apart */
+    size_t y_stride;
+} hsc__ending;
+
 enum { HSC__Q8_GROUP = 32 };
 
 /* A group of 8-bit activations: x[k] = d q[k]. */
@@ -75,7 +86,8 @@ static inline size_t hsc__q8_group_bytes(int nr)
  * types.
  *
  * gemm: y[r][c] = sum over k < n_k of x[r * x_stride + k] * panel[k * panel_stride + c], c < n_cols <= any,
- *   r < n_rows <= any. Reads exactly n_cols floats of each panel row.
+ *   r < n_rows <= any. Reads exactly n_cols floats of each panel row. With `end`, which may be NULL, the sums go on to
+ *   end->y, and what y holds afterwards is not said.
  *
  * few: a product of few rows straight from a weight stored [n_out][n_in]; the same bits as pack and gemm over chunks:
  *   y[r * y_stride + o] for o < n_out <= any. few_t: the same from [n_in][n_out] with row_bytes between k's.
@@ -126,7 +138,7 @@ static inline size_t hsc__q8_group_bytes(int nr)
     X(pack_t, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int n_k, float *panel))              \
     X(gemm, void,                                                                                                      \
       (hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride, const float *panel,      \
-       size_t panel_stride, float *y, size_t y_stride))                                                                \
+       size_t panel_stride, float *y, size_t y_stride, const hsc__ending *end))                                        \
     X(few, void,                                                                                                       \
       (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x, size_t x_stride,     \
        int n_rows, float *y, size_t y_stride))                                                                         \
@@ -139,7 +151,7 @@ static inline size_t hsc__q8_group_bytes(int nr)
     X(pack_t_bf16, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int n_k, uint32_t *panel))      \
     X(gemm_bf16, void,                                                                                                 \
       (hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const uint16_t *x, size_t x_stride,                       \
-       const uint32_t *panel, float *y, size_t y_stride))                                                              \
+       const uint32_t *panel, float *y, size_t y_stride, const hsc__ending *end))                                      \
     X(few_bf16, void,                                                                                                  \
       (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const uint16_t *x, size_t x_stride,  \
        int n_rows, float *y, size_t y_stride))                                                                         \
@@ -150,7 +162,7 @@ static inline size_t hsc__q8_group_bytes(int nr)
     X(pack_q8, void, (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k, void *panel))  \
     X(gemm_q8, void,                                                                                                   \
       (hsc_dtype dtype, hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const hsc__x8 *x, int64_t k0,            \
-       const void *panel, float *y, size_t y_stride))                                                                  \
+       const void *panel, float *y, size_t y_stride, const hsc__ending *end))                                          \
     X(few_q8, void,                                                                                                    \
       (hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const hsc__x8 *x, int n_rows,        \
        float *y, size_t y_stride))                                                                                     \

@@ -92,7 +92,7 @@ static void scores(const block *b, int from, int to)
         for (int d0 = 0; d0 < d; d0 += HSC__K_CHUNK) {
             int n = d - d0 < HSC__K_CHUNK ? d - d0 : HSC__K_CHUNK;
             b->k->gemm(d0 ? HSC__GEMM_ADD : HSC__GEMM_START, b->n_rows, nr, n, q + d0, a->q_stride,
-                       tile + (size_t)d0 * (size_t)nr, (size_t)nr, b->s + key, b->stride);
+                       tile + (size_t)d0 * (size_t)nr, (size_t)nr, b->s + key, b->stride, NULL);
         }
     }
 }
@@ -172,12 +172,12 @@ static void sum_keys(const block *b, hsc__gemm_mode mode, int row, int n_rows, i
 {
     const hsc__attention *a = b->a;
     size_t d = (size_t)a->d_head;
-    if (from >= to) b->k->gemm(mode, n_rows, a->d_head, 0, b->s, b->stride, b->s, d, b->sum + (size_t)row * d, d);
+    if (from >= to) b->k->gemm(mode, n_rows, a->d_head, 0, b->s, b->stride, b->s, d, b->sum + (size_t)row * d, d, NULL);
     while (from < to) {
         int end = hsc__kv_run(&b->seq->kv, from, to);
         const float *v = hsc__kv_value_rows(b->k, &b->seq->kv, kv_head(b), from, end, b->unpacked);
         b->k->gemm(mode, n_rows, a->d_head, end - from, b->s + (size_t)row * b->stride + from, b->stride, v, d,
-                   b->sum + (size_t)row * d, d);
+                   b->sum + (size_t)row * d, d, NULL);
         mode = HSC__GEMM_CONTINUE;
         from = end;
     }

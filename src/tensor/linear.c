@@ -75,22 +75,32 @@ void hsc__weight_row(const hsc__kernels *k, const hsc__weight *w, int64_t index,
     k->dequantise(w->dtype, (const char *)w->data + skip + (size_t)index * w->row_bytes, w->n_in, out);
 }
 
-/* Bias and residual over a finished tile, on its way to y. The tile may be y itself. */
-static void finish(const hsc__linear *p, int o, int n_out, int row, int n_rows, const float *tile, size_t tile_stride)
+/* Bias and residual over the sums of few rows, on their way to y. */
+static void finish(const hsc__linear *p, int o, int n_out, int n_rows, const float *tile, size_t tile_stride)
 {
     const float *bias = p->w->bias ? p->w->bias + o : NULL;
     for (int r = 0; r < n_rows; r++) {
         const float *sum = tile + (size_t)r * tile_stride;
-        float *y = p->y + (size_t)(row + r) * p->y_stride + o;
-        const float *residual = p->residual ? p->residual + (size_t)(row + r) * p->residual_stride + o : NULL;
+        float *y = p->y + (size_t)r * p->y_stride + o;
+        const float *residual = p->residual ? p->residual + (size_t)r * p->residual_stride + o : NULL;
         if (bias && residual)
             for (int c = 0; c < n_out; c++) y[c] = residual[c] + (sum[c] + bias[c]);
         else if (bias)
             for (int c = 0; c < n_out; c++) y[c] = sum[c] + bias[c];
         else if (residual)
             for (int c = 0; c < n_out; c++) y[c] = residual[c] + sum[c];
-        else if (y != sum) memcpy(y, sum, (size_t)n_out * sizeof *y);
+        else memcpy(y, sum, (size_t)n_out * sizeof *y);
     }
+}
+
+/* The same of many rows from `row` on, for the kernels to do where the sums are made. */
+static hsc__ending ending(const hsc__linear *p, int o, int row)
+{
+    return (hsc__ending){.bias = p->w->bias ? p->w->bias + o : NULL,
+                         .residual = p->residual ? p->residual + (size_t)row * p->residual_stride + o : NULL,
+                         .residual_stride = p->residual_stride,
+                         .y = p->y + (size_t)row * p->y_stride + o,
+                         .y_stride = p->y_stride};
 }
 
 static int clamp(int n, int low, int high)
@@ -116,7 +126,8 @@ static int step_of(const plan *job, const hsc__linear *p)
     }
 }
 
-/* Packs chunk [k0, k0 + n_k) of a panel and adds its products with rows [row, row + n_rows) to the tile. */
+/* Packs chunk [k0, k0 + n_k) of a panel and adds its products with rows [row, row + n_rows) to the tile; the last
+ * chunk's sums go to y. */
 static void panel_chunk(const plan *job, const hsc__linear *p, int o, int64_t k0, int n_k, int row, int n_rows,
                         void *panel, float *tile)
 {
@@ -124,6 +135,7 @@ static void panel_chunk(const plan *job, const hsc__linear *p, int o, int64_t k0
     const hsc__weight *w = p->w;
     int step = step_of(job, p), n_out = w->n_out - o < step ? w->n_out - o : step;
     hsc__gemm_mode mode = k0 ? HSC__GEMM_ADD : HSC__GEMM_START;
+    const hsc__ending last = ending(p, o, row), *end = k0 + n_k == w->n_in ? &last : NULL;
     const char *rows = (const char *)w->data + (size_t)o * w->row_bytes;
     const char *columns = (const char *)w->data + (size_t)k0 * w->row_bytes + hsc__dtype_bytes(w->dtype, (size_t)o);
     size_t nr = (size_t)step;
@@ -132,20 +144,20 @@ static void panel_chunk(const plan *job, const hsc__linear *p, int o, int64_t k0
         if (w->transposed) k->pack_t_bf16(w->dtype, columns, w->row_bytes, n_out, n_k, panel);
         else k->pack_bf16(w->dtype, rows, w->row_bytes, n_out, k0, n_k, panel);
         k->gemm_bf16(mode, n_rows, n_out, n_k, job->x16 + (size_t)row * job->x16_stride + k0, job->x16_stride, panel,
-                     tile, nr);
+                     tile, nr, end);
         return;
     case HSC_COMPUTE_Q8: {
         hsc__x8 x = job->x8;
         x.q += (size_t)row * x.q_stride;
         x.group += (size_t)row * x.group_stride;
         k->pack_q8(w->dtype, rows, w->row_bytes, n_out, k0, n_k, panel);
-        k->gemm_q8(w->dtype, mode, n_rows, n_out, n_k, &x, k0, panel, tile, nr);
+        k->gemm_q8(w->dtype, mode, n_rows, n_out, n_k, &x, k0, panel, tile, nr, end);
         return;
     }
     default:
         if (w->transposed) k->pack_t(w->dtype, columns, w->row_bytes, n_out, n_k, panel);
         else k->pack(w->dtype, rows, w->row_bytes, n_out, k0, n_k, panel);
-        k->gemm(mode, n_rows, n_out, n_k, p->x + (size_t)row * p->x_stride + k0, p->x_stride, panel, nr, tile, nr);
+        k->gemm(mode, n_rows, n_out, n_k, p->x + (size_t)row * p->x_stride + k0, p->x_stride, panel, nr, tile, nr, end);
     }
 }
 
@@ -153,13 +165,11 @@ static void panel_chunk(const plan *job, const hsc__linear *p, int o, int64_t k0
 static void panel_task(const plan *job, const hsc__linear *p, int o, int row, int n_rows, float *scratch)
 {
     const hsc__weight *w = p->w;
-    int step = step_of(job, p);
-    float *panel = scratch, *tile = scratch + PANEL_FLOATS; /* tile: [n_rows][step] */
+    float *panel = scratch, *tile = scratch + PANEL_FLOATS; /* tile: [n_rows][step_of] */
     for (int64_t k0 = 0; k0 < w->n_in; k0 += HSC__K_CHUNK) {
         int n_k = w->n_in - k0 < HSC__K_CHUNK ? (int)(w->n_in - k0) : HSC__K_CHUNK;
         panel_chunk(job, p, o, k0, n_k, row, n_rows, panel, tile);
     }
-    finish(p, o, w->n_out - o < step ? w->n_out - o : step, row, n_rows, tile, (size_t)step);
 }
 
 /* A run of outputs for the few rows of a decode step. The sums go through scratch because y may be the residual. */
@@ -181,7 +191,7 @@ static void few_task(const plan *job, const hsc__linear *p, int o, float *tile)
         (w->transposed ? k->few_t : k->few)(w->dtype, data, w->row_bytes, n_out, w->n_in, p->x, p->x_stride, n_rows,
                                             tile, stride);
     }
-    finish(p, o, n_out, 0, n_rows, tile, stride);
+    finish(p, o, n_out, n_rows, tile, stride);
 }
 
 static int tasks_of(const plan *job, const hsc__linear *p)

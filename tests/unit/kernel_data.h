@@ -132,4 +132,32 @@ static inline void assert_same_bits(const float *a, const float *b, size_t n, co
     }
 }
 
+/* A product of a kernel under test, run with its sums on their way to `end`. */
+typedef void (*ending_fn)(const void *user, const hsc__ending *end);
+
+/* That run(user, end) ends sums [rows][stride] as hsc__ending says: with bias, residual (which y is), both, neither;
+ * and that it leaves alone what lies between the rows of y. */
+static inline void check_endings(const float *sums, int rows, int cols, size_t stride, ending_fn run, const void *user)
+{
+    size_t wide = (size_t)cols + 3, n = (size_t)rows * wide;
+    float *bias = random_floats((size_t)cols), *before = random_floats(n), *y = get_floats(n), *right = get_floats(n);
+    for (int kind = 0; kind < 4; kind++) {
+        bool has_bias = kind & 1, has_residual = kind & 2;
+        memcpy(y, before, n * sizeof *y);
+        memcpy(right, before, n * sizeof *right);
+        for (size_t i = 0; i < (size_t)rows * (size_t)cols; i++) {
+            size_t r = i / (size_t)cols, c = i % (size_t)cols, at = r * wide + c;
+            float sum = has_bias ? sums[r * stride + c] + bias[c] : sums[r * stride + c];
+            right[at] = has_residual ? before[at] + sum : sum;
+        }
+        hsc__ending end = {has_bias ? bias : NULL, has_residual ? y : NULL, wide, y, wide};
+        run(user, &end);
+        assert_same_bits(y, right, n, "ending", kind, cols);
+    }
+    drop(bias);
+    drop(before);
+    drop(y);
+    drop(right);
+}
+
 #endif

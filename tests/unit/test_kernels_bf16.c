@@ -60,7 +60,7 @@ static void by_panels(const matrix *w, bool by_input, int n_out, int n_in, const
                                w->row_bytes, cols, n_k, panel);
             else k->pack_bf16(w->dtype, w->data + (size_t)o * w->row_bytes, w->row_bytes, cols, at, n_k, panel);
             k->gemm_bf16(at ? HSC__GEMM_ADD : HSC__GEMM_START, rows, cols, n_k, x + at, x_stride, panel, y + o,
-                         y_stride);
+                         y_stride, NULL);
         }
     }
     free(panel);
@@ -144,7 +144,7 @@ static void test_cuts(void **state)
     for (int mode = HSC__GEMM_START; mode <= HSC__GEMM_ADD; mode++) {
         float whole[ROWS * HSC__MAX_NR], cut[HSC__MAX_NR];
         memcpy(whole, start, sizeof whole);
-        kernels->gemm_bf16((hsc__gemm_mode)mode, ROWS, n_out, IN, x, STRIDE, panel, whole, HSC__MAX_NR);
+        kernels->gemm_bf16((hsc__gemm_mode)mode, ROWS, n_out, IN, x, STRIDE, panel, whole, HSC__MAX_NR, NULL);
         for (int r = 0; r < ROWS; r++) {
             memcpy(cut, start + r * HSC__MAX_NR, sizeof cut);
             for (int k = 0, n; k < IN; k += n) {
@@ -154,7 +154,7 @@ static void test_cuts(void **state)
                                      : mode == HSC__GEMM_ADD ? HSC__GEMM_START
                                                              : (hsc__gemm_mode)mode;
                 kernels->gemm_bf16(how, 1, n_out, n, x + r * STRIDE + k, STRIDE,
-                                   panel + (size_t)(k / 2) * (size_t)kernels->nr_bf16, cut, HSC__MAX_NR);
+                                   panel + (size_t)(k / 2) * (size_t)kernels->nr_bf16, cut, HSC__MAX_NR, NULL);
             }
             for (int c = 0; c < n_out && mode == HSC__GEMM_ADD; c++) cut[c] = start[r * HSC__MAX_NR + c] + cut[c];
             assert_same_bits(whole + r * HSC__MAX_NR, cut, (size_t)n_out, "gemm_bf16 cut", mode, r);
@@ -167,9 +167,47 @@ static void test_cuts(void **state)
     drop_matrix(&w);
 }
 
+typedef struct ended {
+    const uint16_t *x;
+    const uint32_t *panel;
+    int rows, n_out, n_in;
+} ended;
+
+static void run_product(const void *user, const hsc__ending *end)
+{
+    const ended *e = user;
+    float sums[64 * HSC__MAX_NR];
+    hsc__kernels_get()->gemm_bf16(HSC__GEMM_START, e->rows, e->n_out, e->n_in, e->x, (size_t)e->n_in, e->panel, sums,
+                                  HSC__MAX_NR, end);
+}
+
+static void test_ending(void **unused)
+{
+    (void)unused;
+    const hsc__kernels *kernels = hsc__kernels_get();
+    enum { ROWS = 29, MOST = 400 };
+    float *wide_x = random_floats(ROWS * MOST), sums[ROWS * HSC__MAX_NR];
+    uint16_t *x = get_memory(ROWS * MOST * sizeof *x);
+    kernels->round_bf16(wide_x, ROWS * MOST, x);
+    for (int n_in = 100; n_in <= MOST; n_in += 300) { /* in one chunk, and in more */
+        for (int n_out = 1; n_out <= kernels->nr_bf16; n_out++) {
+            matrix w = random_matrix(HSC_F32, n_out, n_in, 0);
+            uint32_t *panel = get_memory((size_t)n_in / 2 * (size_t)kernels->nr_bf16 * sizeof *panel);
+            kernels->pack_bf16(HSC_F32, w.data, w.row_bytes, n_out, 0, n_in, panel);
+            kernels->gemm_bf16(HSC__GEMM_START, ROWS, n_out, n_in, x, (size_t)n_in, panel, sums, HSC__MAX_NR, NULL);
+            ended e = {x, panel, ROWS, n_out, n_in};
+            check_endings(sums, ROWS, n_out, HSC__MAX_NR, run_product, &e);
+            free(panel);
+            drop_matrix(&w);
+        }
+    }
+    free(x);
+    drop(wide_x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_round), cmocka_unit_test(test_products),
-                                       cmocka_unit_test(test_cuts)};
+                                       cmocka_unit_test(test_cuts), cmocka_unit_test(test_ending)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ static void check_few(int t, int rows, int n_out, int n_in)
             int n_k = n_in - at < HSC__K_CHUNK ? n_in - at : HSC__K_CHUNK;
             k->pack(w.dtype, w.data + (size_t)o * w.row_bytes, w.row_bytes, cols, at, n_k, panel);
             k->gemm(at ? HSC__GEMM_ADD : HSC__GEMM_START, rows, cols, n_k, x + at, (size_t)n_in, panel, nr, right + o,
-                    (size_t)n_out);
+                    (size_t)n_out, NULL);
         }
     }
     assert_same_bits(y, right, n, "few", t, n_out);

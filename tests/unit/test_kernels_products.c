@@ -131,7 +131,7 @@ static void check_gemm(const product *p, hsc__gemm_mode mode)
     float *y = get_floats(y_floats(p));
     memcpy(y, p->y, y_floats(p) * sizeof *y);
     hsc__kernels_get()->gemm(mode, p->rows, p->cols, p->n_k, p->x, p->x_stride, p->panel, p->panel_stride, y,
-                             p->y_stride);
+                             p->y_stride, NULL);
     for (int r = 0; r < p->rows; r++) {
         for (size_t c = 0; c < p->y_stride; c++) {
             size_t at = (size_t)r * p->y_stride + c;
@@ -179,12 +179,12 @@ static void test_gemm_nothing(void **state)
     (void)state;
     const hsc__kernels *kernels = hsc__kernels_get();
     float y[3] = {1, -2, 3}, none = 0;
-    kernels->gemm(HSC__GEMM_ADD, 1, 3, 0, &none, 0, &none, 0, y, 3);
-    kernels->gemm(HSC__GEMM_CONTINUE, 1, 3, 0, &none, 0, &none, 0, y, 3);
-    kernels->gemm(HSC__GEMM_START, 0, 3, 5, &none, 0, &none, 0, y, 3);
-    kernels->gemm(HSC__GEMM_START, 3, 0, 5, &none, 0, &none, 0, y, 3);
+    kernels->gemm(HSC__GEMM_ADD, 1, 3, 0, &none, 0, &none, 0, y, 3, NULL);
+    kernels->gemm(HSC__GEMM_CONTINUE, 1, 3, 0, &none, 0, &none, 0, y, 3, NULL);
+    kernels->gemm(HSC__GEMM_START, 0, 3, 5, &none, 0, &none, 0, y, 3, NULL);
+    kernels->gemm(HSC__GEMM_START, 3, 0, 5, &none, 0, &none, 0, y, 3, NULL);
     assert_true(y[0] == 1 && y[1] == -2 && y[2] == 3);
-    kernels->gemm(HSC__GEMM_START, 1, 3, 0, &none, 0, &none, 0, y, 3);
+    kernels->gemm(HSC__GEMM_START, 1, 3, 0, &none, 0, &none, 0, y, 3, NULL);
     assert_true(y[0] == 0 && y[1] == 0 && y[2] == 0);
 }
 
@@ -195,12 +195,13 @@ static void check_cuts(const product *p, hsc__gemm_mode mode)
     size_t n = y_floats(p);
     float *whole = get_floats(n), *cut = get_floats(n);
     memcpy(whole, p->y, n * sizeof *whole);
-    kernels->gemm(mode, p->rows, p->cols, p->n_k, p->x, p->x_stride, p->panel, p->panel_stride, whole, p->y_stride);
+    kernels->gemm(mode, p->rows, p->cols, p->n_k, p->x, p->x_stride, p->panel, p->panel_stride, whole, p->y_stride,
+                  NULL);
 
     memcpy(cut, p->y, n * sizeof *cut);
     for (int r = 0; r < p->rows; r++) {
         kernels->gemm(mode, 1, p->cols, p->n_k, p->x + (size_t)r * p->x_stride, p->x_stride, p->panel, p->panel_stride,
-                      cut + (size_t)r * p->y_stride, p->y_stride);
+                      cut + (size_t)r * p->y_stride, p->y_stride, NULL);
     }
     assert_same_bits(cut, whole, n, "a row alone", p->rows, p->cols);
 
@@ -208,18 +209,19 @@ static void check_cuts(const product *p, hsc__gemm_mode mode)
     for (int c = 0, width; c < p->cols; c += width) {
         width = 1 + random_below(p->cols - c);
         kernels->gemm(mode, p->rows, width, p->n_k, p->x, p->x_stride, p->panel + c, p->panel_stride, cut + c,
-                      p->y_stride);
+                      p->y_stride, NULL);
     }
     assert_same_bits(cut, whole, n, "columns cut", p->rows, p->cols);
 
     if (mode == HSC__GEMM_ADD) mode = HSC__GEMM_START; /* a sum that is set aside cannot be cut in place */
     memcpy(whole, p->y, n * sizeof *whole);
     memcpy(cut, p->y, n * sizeof *cut);
-    kernels->gemm(mode, p->rows, p->cols, p->n_k, p->x, p->x_stride, p->panel, p->panel_stride, whole, p->y_stride);
+    kernels->gemm(mode, p->rows, p->cols, p->n_k, p->x, p->x_stride, p->panel, p->panel_stride, whole, p->y_stride,
+                  NULL);
     for (int k = 0, depth; k < p->n_k; k += depth) {
         depth = 1 + random_below(p->n_k - k);
         kernels->gemm(k ? HSC__GEMM_CONTINUE : mode, p->rows, p->cols, depth, p->x + k, p->x_stride,
-                      p->panel + (size_t)k * p->panel_stride, p->panel_stride, cut, p->y_stride);
+                      p->panel + (size_t)k * p->panel_stride, p->panel_stride, cut, p->y_stride, NULL);
     }
     assert_same_bits(cut, whole, n, "sums cut", p->rows, p->n_k);
     drop(whole);
@@ -232,6 +234,31 @@ static void test_gemm_same_bits(void **state)
     for (int i = 1; i <= 70; i++) {
         product p = random_product(1 + random_below(40), i, 1 + random_below(300));
         check_cuts(&p, (hsc__gemm_mode)(i % 3));
+        drop_product(&p);
+    }
+}
+
+static void run_product(const void *user, const hsc__ending *end)
+{
+    const product *p = user;
+    float *sums = get_floats(y_floats(p));
+    memcpy(sums, p->y, y_floats(p) * sizeof *sums);
+    hsc__kernels_get()->gemm(HSC__GEMM_ADD, p->rows, p->cols, p->n_k, p->x, p->x_stride, p->panel, p->panel_stride,
+                             sums, p->y_stride, end);
+    drop(sums);
+}
+
+static void test_gemm_ending(void **state)
+{
+    (void)state;
+    for (int i = 1; i <= 70; i++) {
+        product p = random_product(1 + random_below(40), i, 1 + random_below(300));
+        float *sums = get_floats(y_floats(&p));
+        memcpy(sums, p.y, y_floats(&p) * sizeof *sums);
+        hsc__kernels_get()->gemm(HSC__GEMM_ADD, p.rows, p.cols, p.n_k, p.x, p.x_stride, p.panel, p.panel_stride, sums,
+                                 p.y_stride, NULL);
+        check_endings(sums, p.rows, p.cols, p.y_stride, run_product, &p);
+        drop(sums);
         drop_product(&p);
     }
 }
@@ -254,7 +281,7 @@ static void by_panels(const matrix *w, bool by_input, int n_out, int n_in, const
                 kernels->pack(w->dtype, w->data + (size_t)o * w->row_bytes, w->row_bytes, cols, k, n_k, panel);
             }
             kernels->gemm(k ? HSC__GEMM_ADD : HSC__GEMM_START, rows, cols, n_k, x + k, x_stride, panel, (size_t)nr,
-                          y + o, y_stride);
+                          y + o, y_stride, NULL);
         }
     }
     drop(panel);
@@ -321,9 +348,10 @@ static void test_few_value(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dequantise),     cmocka_unit_test(test_halves), cmocka_unit_test(test_pack),
-        cmocka_unit_test(test_pack_t),         cmocka_unit_test(test_gemm),   cmocka_unit_test(test_gemm_nothing),
-        cmocka_unit_test(test_gemm_same_bits), cmocka_unit_test(test_few),    cmocka_unit_test(test_few_value),
+        cmocka_unit_test(test_dequantise),     cmocka_unit_test(test_halves),      cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_pack_t),         cmocka_unit_test(test_gemm),        cmocka_unit_test(test_gemm_nothing),
+        cmocka_unit_test(test_gemm_same_bits), cmocka_unit_test(test_gemm_ending), cmocka_unit_test(test_few),
+        cmocka_unit_test(test_few_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

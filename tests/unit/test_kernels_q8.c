@@ -114,7 +114,8 @@ static void by_panels(const matrix *w, int n_out, int n_in, const hsc__x8 *x, in
         for (int at = 0; at < n_in; at += HSC__K_CHUNK) {
             int n_k = n_in - at < HSC__K_CHUNK ? n_in - at : HSC__K_CHUNK;
             k->pack_q8(w->dtype, w->data + (size_t)o * w->row_bytes, w->row_bytes, cols, at, n_k, panel);
-            k->gemm_q8(w->dtype, at ? HSC__GEMM_ADD : HSC__GEMM_START, rows, cols, n_k, x, at, panel, y + o, y_stride);
+            k->gemm_q8(w->dtype, at ? HSC__GEMM_ADD : HSC__GEMM_START, rows, cols, n_k, x, at, panel, y + o, y_stride,
+                       NULL);
         }
     }
     free(panel);
@@ -202,6 +203,21 @@ static void test_odd_products(void **state)
     }
 }
 
+typedef struct ended {
+    hsc_dtype dtype;
+    const hsc__x8 *x;
+    const char *panel;
+    int rows, n_out, n_in;
+} ended;
+
+static void run_product(const void *user, const hsc__ending *end)
+{
+    const ended *e = user;
+    float sums[64 * HSC__MAX_NR];
+    hsc__kernels_get()->gemm_q8(e->dtype, HSC__GEMM_START, e->rows, e->n_out, e->n_in, e->x, 0, e->panel, sums,
+                                HSC__MAX_NR, end);
+}
+
 /* Columns and rows cut anywhere, and sums cut between groups. */
 static void test_cuts(void **state)
 {
@@ -215,14 +231,16 @@ static void test_cuts(void **state)
         size_t group_bytes = hsc__q8_group_bytes(k->nr_q8);
         char *panel = get_memory(IN / 32 * group_bytes);
         k->pack_q8(w.dtype, w.data, w.row_bytes, OUT, 0, IN, panel);
-        k->gemm_q8(w.dtype, HSC__GEMM_START, ROWS, OUT, IN, &a.x, 0, panel, whole, OUT);
+        k->gemm_q8(w.dtype, HSC__GEMM_START, ROWS, OUT, IN, &a.x, 0, panel, whole, OUT, NULL);
         for (int r = 0; r < ROWS; r++) {
             hsc__x8 row = {a.q + r * IN, a.group + r * (IN / 32), IN, IN / 32};
-            k->gemm_q8(w.dtype, HSC__GEMM_START, 1, OUT, 96, &row, 0, panel, cut + r * OUT, OUT);
+            k->gemm_q8(w.dtype, HSC__GEMM_START, 1, OUT, 96, &row, 0, panel, cut + r * OUT, OUT, NULL);
             k->gemm_q8(w.dtype, HSC__GEMM_CONTINUE, 1, OUT, IN - 96, &row, 96, panel + 3 * group_bytes, cut + r * OUT,
-                       OUT);
+                       OUT, NULL);
         }
         assert_same_bits(cut, whole, ROWS * OUT, "gemm_q8 cut", (int)w.dtype, 0);
+        ended e = {w.dtype, &a.x, panel, ROWS, OUT, IN};
+        check_endings(whole, ROWS, OUT, OUT, run_product, &e);
         free(panel);
         drop_activations(&a);
         drop(x);

@@ -11,6 +11,7 @@
 #include "kernels/simd/vec_avx512.h"
 
 #include "base/dtype.h"
+#include "kernels/simd/ending.h"
 #include "kernels/simd/fetch.h"
 #include "kernels/simd/load.h"
 
@@ -166,13 +167,15 @@ static const tile_fn tiles[MR] = {tile_1, tile_2, tile_3, tile_4,  tile_5,  tile
                                   tile_7, tile_8, tile_9, tile_10, tile_11, tile_12};
 
 void hsc__avx512_gemm_bf16(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const uint16_t *x, size_t x_stride,
-                           const uint32_t *panel, float *y, size_t y_stride)
+                           const uint32_t *panel, float *y, size_t y_stride, const hsc__ending *end)
 {
     int blocks = (n_rows + MR - 1) / MR;
     for (int b = 0, r = 0; b < blocks; b++) { /* as equal as can be */
         int rows = n_rows / blocks + (b < n_rows % blocks);
-        tiles[rows - 1](mode, n_k, x + (size_t)r * x_stride, x_stride, panel, y + (size_t)r * y_stride, y_stride,
-                        n_cols);
+        float *sums = y + (size_t)r * y_stride;
+        if (end) fetch_ending(end, r, rows, 0, n_cols);
+        tiles[rows - 1](mode, n_k, x + (size_t)r * x_stride, x_stride, panel, sums, y_stride, n_cols);
+        if (end) end_tile(end, r, rows, 0, n_cols, sums, y_stride);
         r += rows;
     }
 }
@@ -272,7 +275,7 @@ static void few_panels(hsc_dtype dtype, bool transposed, const char *w, size_t r
                                         row_bytes, n, n_k, panel);
             else hsc__avx512_pack_bf16(dtype, w + (size_t)o * row_bytes, row_bytes, n, k0, n_k, panel);
             hsc__avx512_gemm_bf16(k0 ? HSC__GEMM_ADD : HSC__GEMM_START, n_rows, n, n_k, x + k0, x_stride, panel, y + o,
-                                  y_stride);
+                                  y_stride, NULL);
         }
     }
 }

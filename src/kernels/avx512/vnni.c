@@ -11,6 +11,7 @@
 #include "kernels/simd/vec_avx512.h"
 
 #include "kernels/avx512/q8_types.h"
+#include "kernels/simd/ending.h"
 
 enum { STEPS = GROUP / 4, ROWS = 6 /* 12 integer and 12 float accumulators */ };
 
@@ -233,18 +234,21 @@ TILES(both, true, true)
 static const tile_fn tiles[2][2][ROWS] = {{TILE_ROW(plain), TILE_ROW(minimum)}, {TILE_ROW(halves), TILE_ROW(both)}};
 
 void hsc__avx512_gemm_q8(hsc_dtype dtype, hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const hsc__x8 *x,
-                         int64_t k0, const void *panel, float *y, size_t y_stride)
+                         int64_t k0, const void *panel, float *y, size_t y_stride, const hsc__ending *end)
 {
     hsc__q8_type type = hsc__q8_type_of(dtype);
     hsc__x8 at = *x;
     int blocks = (n_rows + ROWS - 1) / ROWS;
-    for (int b = 0; b < blocks; b++) {
+    for (int b = 0, r = 0; b < blocks; b++) {
         int rows = n_rows / blocks + (b < n_rows % blocks);
+        if (end) fetch_ending(end, r, rows, 0, n_cols);
         tiles[type.halves][type.has_minimum][rows - 1](type.offset, mode, n_k, &at, k0, (char *)(uintptr_t)panel, y,
                                                        y_stride, n_cols);
+        if (end) end_tile(end, r, rows, 0, n_cols, y, y_stride);
         at.q += (size_t)rows * at.q_stride;
         at.group += (size_t)rows * at.group_stride;
         y += (size_t)rows * y_stride;
+        r += rows;
     }
 }
 

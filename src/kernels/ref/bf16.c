@@ -59,10 +59,12 @@ static void gemm_row(hsc__gemm_mode mode, int n_cols, int n_k, const uint16_t *x
 }
 
 void hsc__ref_gemm_bf16(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const uint16_t *x, size_t x_stride,
-                        const uint32_t *panel, float *y, size_t y_stride)
+                        const uint32_t *panel, float *y, size_t y_stride, const hsc__ending *end)
 {
-    for (int r = 0; r < n_rows; r++)
-        gemm_row(mode, n_cols, n_k, x + (size_t)r * x_stride, panel, y + (size_t)r * y_stride);
+    for (int r = 0; r < n_rows; r++, y += y_stride) {
+        gemm_row(mode, n_cols, n_k, x + (size_t)r * x_stride, panel, y);
+        if (end) hsc__ref_end_row(end, r, 0, n_cols, y);
+    }
 }
 
 /* The few kernels of this level are the panels, one after the other. */
@@ -79,7 +81,7 @@ static void few(hsc_dtype dtype, bool transposed, const char *w, size_t row_byte
                                      n, n_k, panel);
             else hsc__ref_pack_bf16(dtype, w + (size_t)o * row_bytes, row_bytes, n, k0, n_k, panel);
             hsc__ref_gemm_bf16(k0 ? HSC__GEMM_ADD : HSC__GEMM_START, n_rows, n, n_k, x + k0, x_stride, panel, y + o,
-                               y_stride);
+                               y_stride, NULL);
         }
     }
 }

@@ -44,13 +44,25 @@ static void gemm_row(hsc__gemm_mode mode, int n_cols, int n_k, const float *x, c
     for (int c = 0; c < n_cols; c++) y[c] = mode == HSC__GEMM_ADD ? y[c] + sum[c] : sum[c];
 }
 
+void hsc__ref_end_row(const hsc__ending *end, int row, int col, int n_cols, const float *sums)
+{
+    const float *residual = end->residual ? end->residual + (size_t)row * end->residual_stride + col : NULL;
+    float *y = end->y + (size_t)row * end->y_stride + col;
+    for (int c = 0; c < n_cols; c++) {
+        float sum = end->bias ? sums[c] + end->bias[col + c] : sums[c];
+        y[c] = residual ? residual[c] + sum : sum;
+    }
+}
+
 void hsc__ref_gemm(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
-                   const float *panel, size_t panel_stride, float *y, size_t y_stride)
+                   const float *panel, size_t panel_stride, float *y, size_t y_stride, const hsc__ending *end)
 {
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_cols; c += HSC__REF_NR) {
             int n = n_cols - c < HSC__REF_NR ? n_cols - c : HSC__REF_NR;
-            gemm_row(mode, n, n_k, x + (size_t)r * x_stride, panel + c, panel_stride, y + (size_t)r * y_stride + c);
+            float *sums = y + (size_t)r * y_stride + c;
+            gemm_row(mode, n, n_k, x + (size_t)r * x_stride, panel + c, panel_stride, sums);
+            if (end) hsc__ref_end_row(end, r, c, n, sums);
         }
     }
 }
@@ -84,7 +96,7 @@ void hsc__ref_few_t(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out,
             const char *src = (const char *)w + (size_t)k0 * row_bytes + hsc__dtype_bytes(dtype, (size_t)o);
             hsc__ref_pack_t(dtype, src, row_bytes, n, n_k, panel);
             hsc__ref_gemm(k0 ? HSC__GEMM_ADD : HSC__GEMM_START, n_rows, n, n_k, x + k0, x_stride, panel, HSC__REF_NR,
-                          y + o, y_stride);
+                          y + o, y_stride, NULL);
         }
     }
 }

@@ -66,7 +66,7 @@ static float add_part(hsc__q8_type type, const int8_t *x, const hsc__x8_group *a
 }
 
 void hsc__ref_gemm_q8(hsc_dtype dtype, hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const hsc__x8 *x,
-                      int64_t k0, const void *panel, float *y, size_t y_stride)
+                      int64_t k0, const void *panel, float *y, size_t y_stride, const hsc__ending *end)
 {
     hsc__q8_type type = hsc__q8_type_of(dtype);
     int part = type.halves ? HSC__Q8_GROUP / 2 : HSC__Q8_GROUP;
@@ -82,6 +82,7 @@ void hsc__ref_gemm_q8(hsc_dtype dtype, hsc__gemm_mode mode, int n_rows, int n_co
             }
             *out = mode == HSC__GEMM_ADD ? *out + total : total;
         }
+        if (end) hsc__ref_end_row(end, r, 0, n_cols, y + (size_t)r * y_stride);
     }
 }
 
@@ -94,8 +95,8 @@ void hsc__ref_few_q8(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out
         for (int64_t k0 = 0; k0 < n_in; k0 += HSC__K_CHUNK) {
             int n_k = n_in - k0 < HSC__K_CHUNK ? (int)(n_in - k0) : HSC__K_CHUNK;
             hsc__ref_pack_q8(dtype, (const char *)w + (size_t)o * row_bytes, row_bytes, n, k0, n_k, panel);
-            hsc__ref_gemm_q8(dtype, k0 ? HSC__GEMM_ADD : HSC__GEMM_START, n_rows, n, n_k, x, k0, panel, y + o,
-                             y_stride);
+            hsc__ref_gemm_q8(dtype, k0 ? HSC__GEMM_ADD : HSC__GEMM_START, n_rows, n, n_k, x, k0, panel, y + o, y_stride,
+                             NULL);
         }
     }
 }

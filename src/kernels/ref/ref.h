@@ -10,4 +10,7 @@ enum { HSC__REF_NR = 8, HSC__REF_MR = 4, HSC__REF_FEW = 4 };
 HSC_KERNEL_LIST(HSC_KERNEL_REF)
 #undef HSC_KERNEL_REF
 
+/* Columns [col, col + n_cols) of a row of sums go where `end` says. */
+void hsc__ref_end_row(const hsc__ending *end, int row, int col, int n_cols, const float *sums);
+
 #endif

@@ -7,6 +7,7 @@
 #define HSC_KERNELS_SIMD_BF16_H
 
 #include "kernels/half.h"
+#include "kernels/simd/ending.h"
 #include "kernels/simd/few_bf16_panels.h"
 #include "kernels/simd/load.h"
 
@@ -117,23 +118,25 @@ static void widen_x(const uint16_t *x, size_t x_stride, int n_rows, int n_k, flo
 
 /* All rows of x times a panel of floats, n_k at most HSC__K_CHUNK. */
 static void multiply(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const uint16_t *x, size_t x_stride,
-                     const float *panel, float *y, size_t y_stride)
+                     const float *panel, float *y, size_t y_stride, const hsc__ending *end)
 {
     float wide[BF16_ROWS * BF16_STRIDE];
     for (int r = 0; r < n_rows; r += BF16_ROWS) {
         int rows = n_rows - r < BF16_ROWS ? n_rows - r : BF16_ROWS;
         widen_x(x + (size_t)r * x_stride, x_stride, rows, n_k, wide);
-        KERNEL(gemm)(mode, rows, n_cols, n_k, wide, BF16_STRIDE, panel, NR, y + (size_t)r * y_stride, y_stride);
+        if (end) fetch_ending(end, r, rows, 0, n_cols);
+        KERNEL(gemm)(mode, rows, n_cols, n_k, wide, BF16_STRIDE, panel, NR, y + (size_t)r * y_stride, y_stride, NULL);
+        if (end) end_tile(end, r, rows, 0, n_cols, y + (size_t)r * y_stride, y_stride);
     }
 }
 
 void KERNEL(gemm_bf16)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const uint16_t *x, size_t x_stride,
-                       const uint32_t *panel, float *y, size_t y_stride)
+                       const uint32_t *panel, float *y, size_t y_stride, const hsc__ending *end)
 {
     float wide[HSC__K_CHUNK * NR];
     if (n_k <= HSC__K_CHUNK) {
         widen_panel(panel, n_k, wide);
-        multiply(mode, n_rows, n_cols, n_k, x, x_stride, wide, y, y_stride);
+        multiply(mode, n_rows, n_cols, n_k, x, x_stride, wide, y, y_stride, end);
         return;
     }
     /* A longer sum goes on from chunk to chunk in an array of its own, since y may have to be added at the end. */
@@ -143,9 +146,10 @@ void KERNEL(gemm_bf16)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, con
         for (int k = 0; k < n_k; k += HSC__K_CHUNK) {
             int n = n_k - k < HSC__K_CHUNK ? n_k - k : HSC__K_CHUNK;
             widen_panel(panel + (size_t)(k / 2) * NR, n, wide);
-            multiply(HSC__GEMM_CONTINUE, 1, n_cols, n, x + k, x_stride, wide, sum, NR);
+            multiply(HSC__GEMM_CONTINUE, 1, n_cols, n, x + k, x_stride, wide, sum, NR, NULL);
         }
         for (int c = 0; c < n_cols; c++) y[c] = mode == HSC__GEMM_ADD ? y[c] + sum[c] : sum[c];
+        if (end) end_tile(end, r, 1, 0, n_cols, y, y_stride);
     }
 }
 
@@ -167,7 +171,8 @@ void KERNEL(few_bf16_panels)(hsc_dtype dtype, bool transposed, const char *w, si
             (dtype, w + (size_t)k0 * row_bytes + hsc__dtype_bytes(dtype, (size_t)o), row_bytes, n, n_k, wide);
             else KERNEL(pack)(dtype, w + (size_t)o * row_bytes, row_bytes, n, k0, n_k, wide);
             if (dtype != HSC_BF16) round_panel(wide, n_k);
-            multiply(k0 ? HSC__GEMM_ADD : HSC__GEMM_START, n_rows, n, n_k, x + k0, x_stride, wide, y + o, y_stride);
+            multiply(k0 ? HSC__GEMM_ADD : HSC__GEMM_START, n_rows, n, n_k, x + k0, x_stride, wide, y + o, y_stride,
+                     NULL);
         }
     }
 }

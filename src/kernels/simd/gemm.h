@@ -5,6 +5,7 @@
 #ifndef HSC_KERNELS_SIMD_GEMM_H
 #define HSC_KERNELS_SIMD_GEMM_H
 
+#include "kernels/simd/ending.h"
 #include "kernels/simd/fetch.h"
 
 #include <assert.h>
@@ -111,8 +112,9 @@ static const tile_fn tiles[MR][3] = {
  * takes fewer, or they would push each other out. */
 enum { CLASH = 1024, CLASH_ROWS = 6 };
 
-void KERNEL(gemm_ahead)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
-                        const float *panel, size_t panel_stride, float *y, size_t y_stride, fetches *ahead)
+static void run_tiles(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
+                      const float *panel, size_t panel_stride, float *y, size_t y_stride, fetches *ahead,
+                      const hsc__ending *end)
 {
     int most = x_stride % CLASH == 0 ? CLASH_ROWS : MR, blocks = (n_rows + most - 1) / most;
     for (int c = 0; c < n_cols; c += NR) {
@@ -120,17 +122,26 @@ void KERNEL(gemm_ahead)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, co
         vpart tail = part(n > VL ? n - VL : n);
         for (int b = 0, r = 0; b < blocks; b++) { /* blocks of rows as equal as can be: no tile is left thin */
             int rows = n_rows / blocks + (b < n_rows % blocks);
-            tiles[rows - 1][kind](mode, n_k, x + (size_t)r * x_stride, x_stride, panel + c, panel_stride,
-                                  y + (size_t)r * y_stride + c, y_stride, tail, ahead);
+            float *sums = y + (size_t)r * y_stride + c;
+            if (end) fetch_ending(end, r, rows, c, n);
+            tiles[rows - 1][kind](mode, n_k, x + (size_t)r * x_stride, x_stride, panel + c, panel_stride, sums,
+                                  y_stride, tail, ahead);
+            if (end) end_tile(end, r, rows, c, n, sums, y_stride);
             r += rows;
         }
     }
 }
 
-void KERNEL(gemm)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
-                  const float *panel, size_t panel_stride, float *y, size_t y_stride)
+void KERNEL(gemm_ahead)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
+                        const float *panel, size_t panel_stride, float *y, size_t y_stride, fetches *ahead)
 {
-    KERNEL(gemm_ahead)(mode, n_rows, n_cols, n_k, x, x_stride, panel, panel_stride, y, y_stride, NULL);
+    run_tiles(mode, n_rows, n_cols, n_k, x, x_stride, panel, panel_stride, y, y_stride, ahead, NULL);
+}
+
+void KERNEL(gemm)(hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const float *x, size_t x_stride,
+                  const float *panel, size_t panel_stride, float *y, size_t y_stride, const hsc__ending *end)
+{
+    run_tiles(mode, n_rows, n_cols, n_k, x, x_stride, panel, panel_stride, y, y_stride, NULL, end);
 }
 
 #endif

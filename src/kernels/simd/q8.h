@@ -6,6 +6,7 @@
 #ifndef HSC_KERNELS_SIMD_Q8_H
 #define HSC_KERNELS_SIMD_Q8_H
 
+#include "kernels/simd/ending.h"
 #include "kernels/simd/fetch.h"
 #include "kernels/simd/q8_types.h"
 
@@ -195,17 +196,20 @@ static const q8_tile_fn *tiles_of(hsc_dtype dtype)
 }
 
 void KERNEL(gemm_q8)(hsc_dtype dtype, hsc__gemm_mode mode, int n_rows, int n_cols, int n_k, const hsc__x8 *x,
-                     int64_t k0, const void *panel, float *y, size_t y_stride)
+                     int64_t k0, const void *panel, float *y, size_t y_stride, const hsc__ending *end)
 {
     const q8_tile_fn *tiles = tiles_of(dtype);
     hsc__x8 at = *x;
     int blocks = (n_rows + Q8_ROWS - 1) / Q8_ROWS;
-    for (int b = 0; b < blocks; b++) { /* as equal as can be */
+    for (int b = 0, r = 0; b < blocks; b++) { /* as equal as can be */
         int rows = n_rows / blocks + (b < n_rows % blocks);
+        if (end) fetch_ending(end, r, rows, 0, n_cols);
         tiles[rows - 1](type_of(dtype).offset, mode, n_k, &at, k0, (char *)(uintptr_t)panel, y, y_stride, n_cols);
+        if (end) end_tile(end, r, rows, 0, n_cols, y, y_stride);
         at.q += (size_t)rows * at.q_stride;
         at.group += (size_t)rows * at.group_stride;
         y += (size_t)rows * y_stride;
+        r += rows;
     }
 }
 
