@@ -54,6 +54,59 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_lens_run(const hsc_model *model, const hsc
                                                const hsc_lens_options *options, hsc_lens *out, hsc_error *err);
 HSC_API void hsc_lens_free(hsc_lens *lens);
 
+/* ------------------------------------------------------------------------------------------------ attribution ---- */
+
+/*
+ * Direct logit attribution (Elhage et al. 2021): the last residual stream is a sum, and the last norm is linear once
+ * its scale is fixed at what it is in this run. So a logit, or the difference of two, is a sum over what each part
+ * wrote: part = x . d,    d = (gain u - mean(gain u)) / sigma    (the mean only in a layer norm),    u = W_U[a] -
+ * W_U[b] with sigma of the whole stream. What a head wrote is W_O z, its share of the values' bias included; the bias
+ * of W_O, of the norm and of the output matrix are parts of their own. What a part does through other parts is not seen
+ * here.
+ */
+typedef enum {
+    HSC_PART_EMBED,        /* token embedding; the whole of the first residual stream where embeddings are normed */
+    HSC_PART_POS_EMBED,    /* learned positions; 0 where there are none */
+    HSC_PART_HEAD,         /* one head */
+    HSC_PART_ATTN_BIAS,    /* the bias of a layer's W_O */
+    HSC_PART_MLP,          /* a layer's feed-forward, its bias included */
+    HSC_PART_NORM_BIAS,    /* the last norm's */
+    HSC_PART_UNEMBED_BIAS, /* the output matrix's */
+} hsc_part_kind;
+
+typedef struct hsc_part {
+    hsc_part_kind kind;
+    int layer, head; /* -1 where there is none */
+    double value;    /* in logits */
+} hsc_part;
+
+enum { HSC_NO_TOKEN = -1 };
+
+typedef struct hsc_attribution_options {
+    int n_threads;
+    hsc_compute compute;
+    hsc_token a, b; /* the logit of a, less that of b unless it is HSC_NO_TOKEN */
+    int by_source;  /* non-zero: heads by source token too */
+} hsc_attribution_options;
+
+typedef struct hsc_attribution {
+    int n_layers, n_heads, n_tokens, n_parts;
+    hsc_part *parts; /* embed, pos_embed; each layer's heads, attn_bias, mlp; norm_bias, unembed_bias */
+    double sum;      /* of all parts */
+    double metric;   /* by ln_final and the output matrix: what sum is up to rounding. Before a soft cap */
+    double
+        *sources; /* [n_layers][n_heads][n_tokens], adding up to the head's part: A[last, k] (v_k W_O) . d; or NULL */
+} hsc_attribution;
+
+/* Of the last token of ids (a causal model: take fewer tokens for an earlier one). Fills *out, which
+ * hsc_attribution_free frees. HSC_EUNSUPPORTED: norms stand behind the sums (BERT), or something that is not linear
+ * stands between the last norm and the logits. HSC_EINVAL: a token outside the vocabulary; as hsc_forward. HSC_ENOMEM.
+ */
+HSC_API HSC_MUST_CHECK hsc_status hsc_attribution_run(const hsc_model *model, const hsc_token *ids, int n_tokens,
+                                                      const hsc_attribution_options *options, hsc_attribution *out,
+                                                      hsc_error *err);
+HSC_API void hsc_attribution_free(hsc_attribution *attribution);
+
 #ifdef __cplusplus
 }
 #endif

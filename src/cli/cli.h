@@ -17,6 +17,7 @@ enum { HSC__EXIT_OK = 0, HSC__EXIT_FAILED = 1, HSC__EXIT_USAGE = 2, HSC__EXIT_IN
 
 /* The subcommands. argv[0] is the subcommand's name; the result is the exit status. */
 int hsc__cli_ablate(int argc, char **argv);
+int hsc__cli_attribute(int argc, char **argv);
 int hsc__cli_bench(int argc, char **argv);
 int hsc__cli_chat(int argc, char **argv);
 int hsc__cli_convert(int argc, char **argv);

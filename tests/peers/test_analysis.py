@@ -39,5 +39,41 @@ def test_lens():
                 logits.max(-1).values)
 
 
+def parts(answer, kind):
+    return [p["value"] for p in answer["parts"] if p["kind"] == kind]
+
+
+def test_attribution():
+    """Components over the cached final scale, dot W_U[3] - W_U[5]."""
+    for name, path, model, ids in each(13):
+        logits, cache = clean(model, ids)
+        with torch.no_grad():
+            rows, labels = cache.get_full_resid_decomposition(expand_neurons=False, return_labels=True)
+            rows = cache.apply_ln_to_stack(rows, layer=-1, pos_slice=-1)[:, 0, -1].double()
+        u = (model.W_U[:, 3] - model.W_U[:, 5]).double()
+        want = dict(zip(labels, (rows @ u).tolist()))
+        got = ask("attribute", *given(path, ids), "--metric", "logit: #3 - #5", "--sources")
+        heads = [want[f"L{i}H{h}"] for i in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)]
+        compare(f"{name}: attribution, heads", parts(got, "head"), heads)
+        compare(f"{name}: attribution, MLPs", parts(got, "mlp"),
+                [want[f"{i}_mlp_out"] for i in range(model.cfg.n_layers)])
+        bias = float((model.b_U[3] - model.b_U[5]).detach())
+        compare(f"{name}: attribution, the rest",
+                [got["value"], sum(parts(got, "embed")), sum(parts(got, "pos_embed")), sum(parts(got, "attn_bias")),
+                 sum(parts(got, "norm_bias") + parts(got, "unembed_bias"))],
+                [float(logits[-1, 3] - logits[-1, 5]), want["embed"], want.get("pos_embed", 0), want["bias"], bias])
+        value_mix = []
+        for i in range(model.cfg.n_layers):
+            v, pattern = cache[f"blocks.{i}.attn.hook_v"][0], cache[f"blocks.{i}.attn.hook_pattern"][0]
+            v = v.repeat_interleave(model.cfg.n_heads // v.shape[1], 1)
+            each_source = torch.einsum("hk,khd,hdm->hkm", pattern[:, -1], v, model.W_O[i])
+            scale = cache["ln_final.hook_scale"][0, -1]
+            if model.cfg.normalization_type == "LNPre":
+                each_source = each_source - each_source.mean(-1, keepdim=True)
+            value_mix.append((each_source / scale).double() @ u)
+        compare(f"{name}: attribution, heads by source", [p["sources"] for p in got["parts"] if p["kind"] == "head"],
+                torch.cat(value_mix).detach())
+
+
 if __name__ == "__main__":
     common.main(globals())
