@@ -153,7 +153,7 @@ static hsc_status show_map(const hsc__ablate *j, const char *path, hsc__string *
     hsc__effect_map map = {.title = title.data,
                            .x_title = "head",
                            .y_title = "layer",
-                           .value_title = j->metric.kind == HSC__METRIC_LOSS ? "|effect|, nats" : "|effect|, logits",
+                           .value_title = j->metric.kind == HSC__METRIC_LOSS ? "effect, nats" : "effect, logits",
                            .n_rows = (int)j->n_targets / n_heads,
                            .n_cols = n_heads,
                            .values = values,

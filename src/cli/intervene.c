@@ -167,7 +167,11 @@ hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hs
     if (values && names && letter_labels(&arena, names, map->n_rows, map->row_letter) &&
         letter_labels(&arena, names + rows, map->n_cols, map->col_letter)) {
         hsc__error_clear(err);
-        for (size_t i = 0; i < rows * cols; i++) values[i] = (float)fabs(map->values[i]);
+        bool below = false;
+        for (size_t i = 0; i < rows * cols; i++) {
+            values[i] = (float)map->values[i];
+            below |= map->values[i] < 0;
+        }
         hsc__heatmap heatmap = {.title = map->title,
                                 .x_title = map->x_title,
                                 .y_title = map->y_title,
@@ -179,7 +183,7 @@ hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hs
                                 .n_row_labels = rows,
                                 .col_labels = map->col_labels ? map->col_labels : names + rows,
                                 .n_col_labels = cols,
-                                .scale = HSC__SCALE_MAX};
+                                .scale = below ? HSC__SCALE_SIGNED : HSC__SCALE_MAX};
         status = show(&heatmap, path, out, err);
     }
     hsc__free(values);

@@ -68,8 +68,8 @@ int hsc__items_clusters(const hsc__items *items, int *numbers);
 void hsc__cluster_means(const double *values, size_t n_items, size_t n_columns, const int *numbers, int n_clusters,
                         double *table);
 
-/* A map of numbers: rows down, columns across, as dark as the number is large whatever its sign. Labels are "L0", "H0",
- * or the given ones. To a picture when path is not NULL, else appended for the terminal. */
+/* A map of numbers: rows down, columns across; red below 0 and blue above where any is below. Labels are "L0", "H0", or
+ * the given ones. To a picture when path is not NULL, else appended for the terminal. */
 typedef struct hsc__effect_map {
     const char *title, *x_title, *y_title, *value_title;
     int n_rows, n_cols;

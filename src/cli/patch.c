@@ -206,7 +206,7 @@ static hsc_status show_map(const job *j, const char *path, hsc__string *out, hsc
     hsc__effect_map map = {.title = title.data,
                            .x_title = heads ? "head" : "position",
                            .y_title = "layer",
-                           .value_title = "|share of the difference|",
+                           .value_title = "share of the difference",
                            .n_rows = j->opened.config->n_layers,
                            .n_cols = j->n_cols,
                            .values = j->cells,

@@ -24,7 +24,7 @@ static void draw_ramp(cairo_t *cr, const hsc__item *item)
 {
     cairo_pattern_t *ramp = cairo_pattern_create_linear(item->x, 0, item->x + item->width, 0);
     for (int i = 0; i < HSC__RAMP_ANCHORS; i++) {
-        uint32_t c = hsc__ramp_anchors[i];
+        uint32_t c = item->anchors[i];
         cairo_pattern_add_color_stop_rgb(ramp, (double)i / (HSC__RAMP_ANCHORS - 1), (c >> 16 & 0xff) / 255.0,
                                          (c >> 8 & 0xff) / 255.0, (c & 0xff) / 255.0);
     }

@@ -25,7 +25,7 @@ double hsc__picture_head(hsc__picture *picture, const char *title, const hsc__sc
     else hsc__picture_text(picture, x, y + 10, caption.data, caption_style);
     hsc__string_free(&caption);
     y += 17;
-    hsc__picture_ramp(picture, x, y, RAMP_WIDTH, RAMP_HEIGHT);
+    hsc__picture_ramp(picture, scaling->scale, x, y, RAMP_WIDTH, RAMP_HEIGHT);
     hsc__tick ticks[HSC__MAX_TICKS];
     int n = hsc__scale_ticks(ticks, scaling);
     for (int i = 0; i < n; i++) {

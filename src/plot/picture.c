@@ -92,9 +92,10 @@ void hsc__picture_rect(hsc__picture *picture, double x, double y, double width, 
     if (item) item->colour = colour;
 }
 
-void hsc__picture_ramp(hsc__picture *picture, double x, double y, double width, double height)
+void hsc__picture_ramp(hsc__picture *picture, hsc__scale scale, double x, double y, double width, double height)
 {
-    add(picture, HSC__ITEM_RAMP, x, y, width, height);
+    hsc__item *item = add(picture, HSC__ITEM_RAMP, x, y, width, height);
+    if (item) item->anchors = hsc__ramp_anchors(scale);
 }
 
 void hsc__picture_text(hsc__picture *picture, double x, double y, const char *text, hsc__text_style style)
@@ -133,7 +134,11 @@ static void shade_block(float *line, float *row, const hsc__heatmap *map, const 
     for (int j = 0; j < n; j++) line[j] = NAN;
     for (int i = first; i < first + reduce && i < map->n_rows; i++) {
         hsc__shade_row(row, map, scaling, i);
-        for (int j = 0; j < map->n_cols; j++) line[j / reduce] = fmaxf(line[j / reduce], row[j]);
+        for (int j = 0; j < map->n_cols; j++) {
+            float *cell = &line[j / reduce];
+            double size = hsc__shade_size(scaling->scale, (double)row[j]);
+            if (isnan(*cell) || size > hsc__shade_size(scaling->scale, (double)*cell)) *cell = row[j];
+        }
     }
 }
 
@@ -151,7 +156,8 @@ hsc__cells *hsc__picture_cells(hsc__picture *picture, double x, double y, const 
     for (int i = 0; i < n_rows; i++) {
         shade_block(line, row, map, scaling, i * reduce, reduce, n_cols);
         for (int j = 0; j < n_cols; j++)
-            colours[(size_t)i * (size_t)n_cols + (size_t)j] = isnan(line[j]) ? 0 : 0xff000000u | hsc__ramp(line[j]);
+            colours[(size_t)i * (size_t)n_cols + (size_t)j] =
+                isnan(line[j]) ? 0 : 0xff000000u | hsc__ramp(scaling->scale, line[j]);
     }
     item->cells = cells;
     return cells;

@@ -30,9 +30,10 @@ typedef enum { HSC__ITEM_RECT, HSC__ITEM_TEXT, HSC__ITEM_RAMP, HSC__ITEM_CELLS, 
 
 typedef struct hsc__item {
     hsc__item_kind kind;
-    double x, y;          /* upper left corner; of a text the anchor on its baseline */
-    double width, height; /* not of texts */
-    uint32_t colour;      /* of a rectangle or a line */
+    double x, y;             /* upper left corner; of a text the anchor on its baseline */
+    double width, height;    /* not of texts */
+    uint32_t colour;         /* of a rectangle or a line */
+    const uint32_t *anchors; /* of a ramp */
     const char *text;
     hsc__text_style style;
     hsc__cells *cells;
@@ -56,7 +57,7 @@ void hsc__picture_free(hsc__picture *picture);
 
 /* Adding. Texts are copied. */
 void hsc__picture_rect(hsc__picture *picture, double x, double y, double width, double height, uint32_t colour);
-void hsc__picture_ramp(hsc__picture *picture, double x, double y, double width, double height);
+void hsc__picture_ramp(hsc__picture *picture, hsc__scale scale, double x, double y, double width, double height);
 void hsc__picture_text(hsc__picture *picture, double x, double y, const char *text, hsc__text_style style);
 /* A line through points [n][2], which are copied and lie inside the box that the picture has already. */
 void hsc__picture_line(hsc__picture *picture, const double *points, size_t n, uint32_t colour, bool marked);

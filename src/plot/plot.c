@@ -49,7 +49,7 @@ hsc_status hsc__heatmap_check(const hsc__heatmap *map, int most, hsc_error *err)
     HSC_FAIL_IF(!map->values, HSC_EINVAL, "nothing to draw: no values");
     HSC_FAIL_IF(map->stride && map->stride < (size_t)map->n_cols, HSC_EINVAL, "a stride of %zu is less than %d columns",
                 map->stride, map->n_cols);
-    HSC_FAIL_IF((unsigned)map->scale > HSC__SCALE_LOG, HSC_EINVAL, "unknown colour scale %d", (int)map->scale);
+    HSC_FAIL_IF((unsigned)map->scale > HSC__SCALE_SIGNED, HSC_EINVAL, "unknown colour scale %d", (int)map->scale);
     HSC_TRY(check_labels("rows", map->row_labels, map->n_row_labels, map->n_rows, "rows", err));
     return check_labels("columns", map->col_labels, map->n_col_labels, map->n_cols, "columns", err);
 }

@@ -20,6 +20,7 @@ typedef enum {
     HSC__SCALE_MAX,       /* 0 to the largest weight shown; in a grid the largest of all its maps */
     HSC__SCALE_ROW,       /* each row by its own largest weight */
     HSC__SCALE_LOG,       /* logarithmic, 0.0001 to 1 */
+    HSC__SCALE_SIGNED,    /* two colours, from minus the largest size shown to plus the same; 0 is white */
 } hsc__scale;
 
 /* One head's pattern with its labels. Zeroed fields mean the defaults. The strings and arrays are borrowed. */

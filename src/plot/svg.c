@@ -50,7 +50,7 @@ static void add_ramp(hsc__string *out, const hsc__item *item)
         hsc__string_text(out, "<stop");
         hsc__string_text(out, " offset=\"");
         hsc__string_double(out, 6, (double)i / (HSC__RAMP_ANCHORS - 1));
-        hsc__string_printf(out, "\" stop-color=\"#%06x\"/>", (unsigned)hsc__ramp_anchors[i]);
+        hsc__string_printf(out, "\" stop-color=\"#%06x\"/>", (unsigned)item->anchors[i]);
     }
     hsc__string_text(out, "</linearGradient>\n<rect");
     add_box(out, item->x, item->y, item->width, item->height);

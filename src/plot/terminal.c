@@ -9,6 +9,8 @@
 
 enum { DEFAULT_WIDTH = 80, LEAST_WIDTH = 20, LABEL_CELLS = 24, RAMP_CELLS = 20 };
 static const char characters[] = " .:-=+*#%@";
+/* Of signed maps: letters below 0, digits above, each the larger the farther from it. */
+static const char signed_characters[] = "ihgfedcba 123456789";
 
 static bool contains(const char *text, const char *part)
 {
@@ -27,10 +29,20 @@ hsc__terminal_mode hsc__terminal_choose(bool is_tty, const char *term, const cha
 }
 
 /* The ramp in xterm's 256 colours. Chosen by eye: the nearest in RGB are tinted green and violet. */
-static int ramp_256(float shade)
+static int ramp_256(hsc__scale scale, float shade)
 {
-    static const unsigned char colours[] = {231, 189, 153, 110, 74, 68, 32, 25, 18};
-    return colours[(int)fminf(shade * sizeof colours, sizeof colours - 1)];
+    static const unsigned char blues[] = {231, 189, 153, 110, 74, 68, 32, 25, 18};
+    static const unsigned char red_blue[] = {124, 167, 216, 224, 231, 189, 110, 67, 25};
+    int at = (int)fminf(shade * sizeof blues, sizeof blues - 1);
+    return scale == HSC__SCALE_SIGNED ? red_blue[at] : blues[at];
+}
+
+/* The character of a shade; of signed ones the middle is 0 itself and what rounds to it. */
+static char character(hsc__scale scale, float shade)
+{
+    if (isnan(shade)) return ' ';
+    if (scale == HSC__SCALE_SIGNED) return signed_characters[9 + (int)lroundf((2 * shade - 1) * 9)];
+    return characters[(int)fminf(shade * 10, 9)];
 }
 
 typedef struct screen {
@@ -61,12 +73,12 @@ static void unpaint(screen *s)
 static void paint(screen *s, float shade, int n)
 {
     if (s->mode == HSC__TERMINAL_PLAIN) {
-        char c = isnan(shade) ? ' ' : characters[(int)fminf(shade * 10, 9)];
+        char c = character(s->scaling.scale, shade);
         for (int i = 0; i < n; i++) hsc__string_add(s->out, &c, 1);
         return;
     }
-    uint32_t rgb = isnan(shade) ? 0 : hsc__ramp(shade);
-    int colour = isnan(shade) ? -1 : s->mode == HSC__TERMINAL_256 ? ramp_256(shade) : (int)rgb;
+    uint32_t rgb = isnan(shade) ? 0 : hsc__ramp(s->scaling.scale, shade);
+    int colour = isnan(shade) ? -1 : s->mode == HSC__TERMINAL_256 ? ramp_256(s->scaling.scale, shade) : (int)rgb;
     if (colour < 0) unpaint(s);
     else if (colour != s->painted && s->mode == HSC__TERMINAL_256) hsc__string_printf(s->out, "\x1b[48;5;%dm", colour);
     else if (colour != s->painted)
@@ -194,8 +206,12 @@ static void put_column_labels(screen *s)
 
 static void put_legend(screen *s)
 {
-    hsc__string_text(s->out, s->scaling.scale == HSC__SCALE_LOG ? "0.0001 " : "0 ");
-    int n = s->mode == HSC__TERMINAL_PLAIN ? 10 : RAMP_CELLS;
+    bool both = s->scaling.scale == HSC__SCALE_SIGNED;
+    if (both) hsc__string_text(s->out, "-");
+    if (both) hsc__string_double(s->out, 3, s->scaling.max);
+    else hsc__string_text(s->out, s->scaling.scale == HSC__SCALE_LOG ? "0.0001" : "0");
+    hsc__string_text(s->out, " ");
+    int n = s->mode != HSC__TERMINAL_PLAIN ? RAMP_CELLS : both ? (int)sizeof signed_characters - 1 : 10;
     if (s->mode == HSC__TERMINAL_PLAIN) hsc__string_text(s->out, "[");
     for (int i = 0; i < n; i++) paint(s, ((float)i + 0.5f) / (float)n, 1);
     unpaint(s);

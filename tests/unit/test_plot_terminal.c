@@ -89,6 +89,24 @@ static void test_plain_characters(void **state)
 }
 
 /* Nothing printed in plain mode is an escape or another control character, whatever the tokens are (case B55). */
+/* A signed map: letters below 0 and digits above, of the largest size shown; colours end in red and in blue. */
+static void test_signed(void **state)
+{
+    (void)state;
+    static const float effects[6] = {-2, -1, 0, 0.25f, 1, 2};
+    hsc__heatmap map = {.n_rows = 2, .n_cols = 3, .values = effects, .scale = HSC__SCALE_SIGNED};
+    show(&map, HSC__TERMINAL_PLAIN, 0);
+    assert_string_equal(line_of("0  "), "0  iiee  ");
+    assert_string_equal(line_of("1  "), "1  115599");
+    assert_string_equal(line_of("-2"),
+                        "-2 [ihgfedcba 123456789] 2  attention weight, red below 0 and blue above, up to 2, "
+                        "the largest size shown");
+    show(&map, HSC__TERMINAL_TRUECOLOR, 0);
+    assert_non_null(strstr(line_of("0  "), "\x1b[48;2;178;24;43m"));
+    assert_non_null(strstr(line_of("0  "), "\x1b[48;2;247;247;247m"));
+    assert_non_null(strstr(line_of("1  "), "\x1b[48;2;33;102;172m"));
+}
+
 static void test_plain_mode_has_no_escapes(void **state)
 {
     (void)state;
@@ -379,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_choice_of_mode),
         cmocka_unit_test(test_plain_characters),
+        cmocka_unit_test(test_signed),
         cmocka_unit_test(test_plain_mode_has_no_escapes),
         cmocka_unit_test(test_true_colour),
         cmocka_unit_test(test_256_colours),
