@@ -40,8 +40,8 @@ static json_t *rules(const hsc_scan *scan)
 
 static json_t *held_out(const hsc_held_out *h)
 {
-    json_t *object = json_object();
     if (!h) return json_null();
+    json_t *object = json_object();
     set(object, "shift", h->shift);
     json_object_set_new(object, "ci", hsc__json_interval(h->ci));
     set(object, "p", h->p);

@@ -106,7 +106,7 @@ class Tests(ProgramTest):
 
     def test_the_rate_is_that_of_the_clock(self):
         """More repetitions on one thread take as much more processor time as they are said to take; that other programs
-        run meanwhile lengthens neither this nor most of the repetitions."""
+        run meanwhile lengthens neither this nor the shortest of the repetitions."""
         def processor_seconds():
             usage = resource.getrusage(resource.RUSAGE_CHILDREN)
             return usage.ru_utime + usage.ru_stime
@@ -117,9 +117,9 @@ class Tests(ProgramTest):
                 before = processor_seconds()
                 (row,) = self.bench("-m", STORIES, *words, "-t", "1", "-r", repeats)
                 spent.append(processor_seconds() - before)
-            said, took = more * n / row["tok_per_s"]["median"], spent[1] - spent[0]
-            self.assertLess(said, 3 * took)
-            self.assertGreater(said, took / 3)
+            rate, took = row["tok_per_s"], spent[1] - spent[0]
+            self.assertLess(more * n / rate["max"], 3 * took)
+            self.assertGreater(more * n / rate["median"], took / 3)
 
     def test_the_whole_context(self):
         self.assertEqual(self.named("-m", SORT, "-p", "5", "-n", "5", "-d", "6", "-r", "2", "-t", "1", "--capture", "stats"),
