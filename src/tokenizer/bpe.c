@@ -76,6 +76,16 @@ static hsc_status find_joined(const hsc__vocab *vocab, hsc__bytes left, hsc__byt
     return HSC_OK;
 }
 
+hsc_status hsc__bpe_add_ids(hsc__bpe *bpe, uint32_t rank, hsc_token left, hsc_token right, hsc_token merged,
+                            hsc_error *err)
+{
+    HSC_TRY(hsc__bpe_reserve(bpe, bpe->n_merges + 1, err));
+    hsc__merge *slot = slot_of(bpe, left, right);
+    if (slot->left < 0) bpe->n_merges++;
+    *slot = (hsc__merge){left, right, rank, merged};
+    return HSC_OK;
+}
+
 hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__bytes right, const char *where,
                         hsc_error *err)
 {
@@ -90,11 +100,7 @@ hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__byte
                          (int)(left.n > 99 ? 99 : left.n), left.data, (int)(right.n > 99 ? 99 : right.n), right.data,
                          what);
     }
-    HSC_TRY(hsc__bpe_reserve(bpe, bpe->n_merges + 1, err));
-    hsc__merge *slot = slot_of(bpe, l, r);
-    if (slot->left < 0) bpe->n_merges++;
-    *slot = (hsc__merge){l, r, rank, merged};
-    return HSC_OK;
+    return hsc__bpe_add_ids(bpe, rank, l, r, merged, err);
 }
 
 static bool passes_filter(const hsc__bpe *bpe, size_t hash)

@@ -43,6 +43,9 @@ hsc_status hsc__bpe_reserve(hsc__bpe *bpe, size_t n_merges, hsc_error *err);
  * rank name the place in messages. HSC_EFORMAT when a part or the result is not in the vocabulary. */
 hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__bytes right, const char *where,
                         hsc_error *err);
+/* The same with the ids. HSC_ENOMEM. */
+hsc_status hsc__bpe_add_ids(hsc__bpe *bpe, uint32_t rank, hsc_token left, hsc_token right, hsc_token merged,
+                            hsc_error *err);
 /* Once byte_id and the merges are there: the tables that make lookups fast. HSC_ENOMEM. */
 hsc_status hsc__bpe_finish(hsc__bpe *bpe, hsc_error *err);
 void hsc__bpe_free(hsc__bpe *bpe);

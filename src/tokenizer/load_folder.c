@@ -9,23 +9,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_NAMED = 7 };
-static const char *const named[N_NAMED] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                           "pad_token", "cls_token", "mask_token"};
+static const char *const named[HSC__NAMED_TOKENS] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                                     "pad_token", "cls_token", "mask_token"};
 
 /* What a folder without a tokenizer.json means when its files name no such token, in the order of `named`. */
 #define END_OF_TEXT "<|endoftext|>"
-static const char *const defaults[][N_NAMED] = {
+static const char *const defaults[][HSC__NAMED_TOKENS] = {
     [HSC__FOLDER_PLAIN] = {NULL},
     [HSC__FOLDER_GPT2] = {END_OF_TEXT, END_OF_TEXT, END_OF_TEXT},
     [HSC__FOLDER_BERT] = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"},
+    [HSC__FOLDER_LLAMA] = {"<s>", "</s>", "<unk>"},
+    [HSC__FOLDER_GEMMA] = {"<bos>", "<eos>", "<unk>", NULL, "<pad>", NULL, "<mask>"},
+    [HSC__FOLDER_T5] = {NULL, "</s>", "<unk>", NULL, "<pad>"},
+    [HSC__FOLDER_XLMR] = {"<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"},
+    [HSC__FOLDER_SENTENCEPIECE] = {NULL},
+    [HSC__FOLDER_MARIAN] = {NULL, "</s>", "<unk>", NULL, "<pad>"},
 };
 enum { BOS, EOS, UNK, SEP, PAD, CLS, MASK };
 
 typedef struct folder {
     hsc_tokenizer *t;
-    const char *dir;
-    const char *const *defaults; /* [N_NAMED] */
+    const char *dir; /* NULL: a file that stands alone */
+    hsc__folder_kind kind;
+    const char *const *defaults; /* [HSC__NAMED_TOKENS] */
     char *path[3];               /* of the files below */
     json_t *file[3];             /* NULL where there is none */
 } folder;
@@ -45,13 +51,27 @@ static hsc_status load_config(json_t **out, const char *path, hsc_error *err)
     return status;
 }
 
+hsc_status hsc__load_settings(json_t **out, const char *dir, const char *name, hsc_error *err)
+{
+    char *path = hsc__path_join(dir, name);
+    *out = NULL;
+    if (!path) return hsc__fail_memory(err, 1, name);
+    hsc_status status = hsc__is_file(path) ? load_config(out, path, err) : HSC_OK;
+    if (status == HSC_OK && *out && !json_is_object(*out))
+        status = hsc__fail(err, HSC_EFORMAT, 0, "%s: must hold an object", path);
+    if (status != HSC_OK) json_decref(*out);
+    if (status != HSC_OK) *out = NULL;
+    hsc__free(path);
+    return status;
+}
+
 static hsc_status open_files(folder *f, hsc_error *err)
 {
     static const char *const names[3] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"};
     for (int i = 0; i < 3; i++) {
-        f->path[i] = hsc__path_join(f->dir, names[i]);
-        if (!f->path[i]) return hsc__fail_memory(err, 1, f->dir);
-        if (!hsc__is_file(f->path[i])) continue;
+        f->path[i] = f->dir ? hsc__path_join(f->dir, names[i]) : hsc__strndup("the model", 9);
+        if (!f->path[i]) return hsc__fail_memory(err, 1, names[i]);
+        if (!f->dir || !hsc__is_file(f->path[i])) continue;
         HSC_TRY(i == CONFIG ? load_config(&f->file[i], f->path[i], err)
                             : hsc__json_load(&f->file[i], f->path[i], HSC__TOKENIZER_FILE_LIMIT, err));
         HSC_FAIL_IF(!json_is_object(f->file[i]), HSC_EFORMAT, "%s: must hold an object", f->path[i]);
@@ -126,7 +146,7 @@ static const json_t *named_token(const folder *f, const char *name, int *file, c
 static hsc_status add_named_tokens(folder *f, hsc_error *err)
 {
     static const char *const lists[] = {"extra_special_tokens", "additional_special_tokens"};
-    for (int i = 0; i < N_NAMED; i++) {
+    for (int i = 0; i < HSC__NAMED_TOKENS; i++) {
         int file;
         const json_t *flags, *content = named_token(f, named[i], &file, &flags);
         if (content && json_string_length(content)) HSC_TRY(add(f, file, content, flags, -1, true, err));
@@ -162,12 +182,14 @@ static hsc_status add_old_tokens(folder *f, hsc_error *err)
     return HSC_OK;
 }
 
-/* A special token of a folder that does not name it, when the vocabulary has it. */
+/* A special token of a folder that does not name it, when the vocabulary has it; the classes of SentencePiece models
+ * add it in any case. */
 static hsc_status add_default(folder *f, const char *text, hsc_error *err)
 {
-    if (!text || hsc__vocab_find(&f->t->vocab, text, strlen(text)) < 0) return HSC_OK;
+    bool adds = f->kind >= HSC__FOLDER_LLAMA;
+    if (!text || (!adds && hsc__vocab_find(&f->t->vocab, text, strlen(text)) < 0)) return HSC_OK;
     json_t *content = json_string(text);
-    if (!content) return hsc__fail_memory(err, 1, f->dir);
+    if (!content) return hsc__fail_memory(err, 1, text);
     hsc_status status = add(f, CONFIG, content, NULL, -1, true, err);
     json_decref(content);
     return status;
@@ -186,7 +208,8 @@ static hsc_status special_id(const folder *f, int name, hsc_token *out, hsc_erro
     return HSC_OK;
 }
 
-static hsc_status load_gpt2(folder *f, hsc_error *err)
+/* Where add_bos_token and add_eos_token ask for them. */
+static hsc_status load_bos_eos(folder *f, hsc_error *err)
 {
     bool adds[2];
     hsc_token ids[2];
@@ -214,6 +237,38 @@ static hsc_status load_bert(folder *f, hsc_error *err)
     return hsc__set_bert_template(f->t, cls, sep, err);
 }
 
+/* "first </s>", and "first </s> second </s>" without segments; Marian's has one </s> at the end. */
+static hsc_status load_eos(folder *f, hsc_error *err)
+{
+    hsc_token eos = -1;
+    HSC_TRY(special_id(f, EOS, &eos, err));
+    const hsc__template_part parts[] = {{HSC__FIRST_TEXT, 0}, {eos, 0}, {HSC__SECOND_TEXT, 0}, {eos, 0}};
+    const hsc__template_part marian[] = {parts[0], parts[2], parts[3]};
+    HSC_TRY(hsc__copy_template(f->t, &f->t->single, parts, 2, err));
+    if (f->kind == HSC__FOLDER_MARIAN) return hsc__copy_template(f->t, &f->t->pair, marian, 3, err);
+    return hsc__copy_template(f->t, &f->t->pair, parts, 4, err);
+}
+
+static hsc_status load_xlmr(folder *f, hsc_error *err)
+{
+    hsc_token bos = -1, eos = -1;
+    HSC_TRY(special_id(f, BOS, &bos, err));
+    HSC_TRY(special_id(f, EOS, &eos, err));
+    return hsc__set_roberta_template(f->t, bos, eos, err);
+}
+
+static hsc_status load_template(folder *f, hsc_error *err)
+{
+    switch (f->kind) {
+    case HSC__FOLDER_PLAIN: return HSC_OK;
+    case HSC__FOLDER_BERT: return load_bert(f, err);
+    case HSC__FOLDER_T5:
+    case HSC__FOLDER_MARIAN: return load_eos(f, err);
+    case HSC__FOLDER_XLMR: return load_xlmr(f, err);
+    default: return load_bos_eos(f, err);
+    }
+}
+
 /* add_prefix_space of a byte-level tokenizer's configuration overrides that of its pre-tokenizer. */
 static hsc_status load_prefix(folder *f, hsc_error *err)
 {
@@ -233,19 +288,19 @@ static hsc_status load(folder *f, hsc_error *err)
     const json_t *decoder = json_object_get(f->file[CONFIG], "added_tokens_decoder");
     HSC_TRY(decoder ? add_decoder_tokens(f, decoder, err) : add_old_tokens(f, err));
     HSC_TRY(add_named_tokens(f, err));
-    for (int i = 0; i < N_NAMED; i++) {
+    for (int i = 0; i < HSC__NAMED_TOKENS; i++) {
         int file;
         const json_t *flags;
         if (!named_token(f, named[i], &file, &flags)) HSC_TRY(add_default(f, f->defaults[i], err));
     }
     HSC_TRY(load_prefix(f, err));
-    if (f->defaults == defaults[HSC__FOLDER_GPT2]) return load_gpt2(f, err);
-    return f->defaults == defaults[HSC__FOLDER_BERT] ? load_bert(f, err) : HSC_OK;
+    return load_template(f, err);
 }
 
-hsc_status hsc__load_folder_config(hsc_tokenizer *t, const char *dir, hsc__folder_kind kind, hsc_error *err)
+hsc_status hsc__load_folder_config(hsc_tokenizer *t, const char *dir, hsc__folder_kind kind, const char *const *names,
+                                   hsc_error *err)
 {
-    folder f = {.t = t, .dir = dir, .defaults = defaults[kind]};
+    folder f = {.t = t, .dir = dir, .kind = kind, .defaults = names ? names : defaults[kind]};
     hsc_status status = load(&f, err);
     for (int i = 0; i < 3; i++) {
         hsc__free(f.path[i]);

@@ -16,7 +16,7 @@ static hsc_status load_components(hsc_tokenizer *t, const json_t *root, const ch
     HSC_TRY(hsc__load_model(t, json_object_get(root, "model"), path, err));
     HSC_TRY(hsc__load_added_tokens(t, json_object_get(root, "added_tokens"), path, err));
     HSC_TRY(hsc__load_decoder(t, json_object_get(root, "decoder"), path, err));
-    if (dir) HSC_TRY(hsc__load_folder_config(t, dir, HSC__FOLDER_PLAIN, err));
+    if (dir) HSC_TRY(hsc__load_folder_config(t, dir, HSC__FOLDER_PLAIN, NULL, err));
     hsc_status status = hsc__tokenizer_finish(t, err);
     return status == HSC_OK ? HSC_OK : hsc__fail_prefix(err, status, "%s", path);
 }

@@ -36,7 +36,7 @@ static hsc_status read_merges(hsc_tokenizer *t, const char *text, size_t n, cons
     return HSC_OK;
 }
 
-static hsc_status load_vocab(hsc_tokenizer *t, const char *path, hsc_error *err)
+hsc_status hsc__load_vocab_json(hsc_tokenizer *t, const char *path, hsc_error *err)
 {
     size_t n;
     HSC_TRY(hsc__read_file(&t->files[0], &n, path, HSC__TOKENIZER_FILE_LIMIT, err));
@@ -62,7 +62,7 @@ static hsc_status load_merges(hsc_tokenizer *t, const char *path, hsc_error *err
 static hsc_status load(hsc_tokenizer *t, const char *dir, const char *vocab, const char *merges, hsc_error *err)
 {
     t->bpe.byte_level = true;
-    HSC_TRY(load_vocab(t, vocab, err));
+    HSC_TRY(hsc__load_vocab_json(t, vocab, err));
     HSC_TRY(load_merges(t, merges, err));
     HSC_TRY(hsc__splitter_add(&t->stage[0].splitter, (hsc__split_step){.kind = HSC__SPLIT_SCAN, .scan = hsc__scan_gpt2},
                               err));
@@ -71,7 +71,7 @@ static hsc_status load(hsc_tokenizer *t, const char *dir, const char *vocab, con
         int n = hsc__byte_spell((unsigned char)b, text);
         t->bpe.byte_id[b] = hsc__vocab_find(&t->vocab, text, (size_t)n);
     }
-    HSC_TRY(hsc__load_folder_config(t, dir, HSC__FOLDER_GPT2, err));
+    HSC_TRY(hsc__load_folder_config(t, dir, HSC__FOLDER_GPT2, NULL, err));
     HSC_TRY(hsc__byte_level_decode(&t->vocab, &t->arena, err));
     return hsc__tokenizer_finish(t, err);
 }

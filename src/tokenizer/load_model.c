@@ -51,8 +51,7 @@ hsc_status hsc__check_model(hsc_tokenizer *t, const json_t *model, const char *p
     return HSC_OK;
 }
 
-/* Byte-level: the token of each byte of the alphabet. Otherwise the pieces <0x00> to <0xFF>, spelled in capitals. */
-static void find_byte_ids(const hsc_tokenizer *t, hsc_token *byte_id)
+void hsc__find_byte_ids(const hsc_tokenizer *t, hsc_token *byte_id)
 {
     static const char digits[] = "0123456789ABCDEF";
     for (int b = 0; b < 256; b++) {
@@ -81,7 +80,7 @@ static hsc_status load_bpe(hsc_tokenizer *t, const json_t *model, const char *pa
     HSC_TRY(hsc__json_bool(model, "fuse_unk", false, &t->bpe.fuse_unk, path, err));
     HSC_TRY(hsc__json_bool(model, "ignore_merges", false, &t->bpe.ignore_merges, path, err));
     HSC_TRY(find_unk(t, model, NULL, path, &t->bpe.unk, err));
-    find_byte_ids(t, t->bpe.byte_id);
+    hsc__find_byte_ids(t, t->bpe.byte_id);
     return HSC_OK;
 }
 
@@ -103,7 +102,7 @@ static hsc_status load_unigram(hsc_tokenizer *t, const json_t *model, const char
     HSC_TRY(hsc__json_bool(model, "byte_fallback", false, &t->unigram.byte_fallback, path, err));
     HSC_TRY(hsc__json_int(model, "unk_id", -1, 0, (int64_t)t->vocab.n - 1, &unk, path, err));
     t->unigram.unk = (hsc_token)unk;
-    find_byte_ids(t, t->unigram.byte_id);
+    hsc__find_byte_ids(t, t->unigram.byte_id);
     return hsc__unigram_finish(&t->unigram, &t->vocab, NULL, err);
 }
 

@@ -91,6 +91,11 @@ hsc_status hsc__set_bert_template(hsc_tokenizer *t, hsc_token cls, hsc_token sep
     return set_cls_sep(t, cls, sep, false, err);
 }
 
+hsc_status hsc__set_roberta_template(hsc_tokenizer *t, hsc_token cls, hsc_token sep, hsc_error *err)
+{
+    return set_cls_sep(t, cls, sep, true, err);
+}
+
 /* BertProcessing, and RobertaProcessing that has SEP twice between the two texts and no segments. The tokens are given
  * as "cls" and "sep", each ["text", id]. */
 static hsc_status load_cls_sep(hsc_tokenizer *t, const json_t *json, bool roberta, const char *path, hsc_error *err)

@@ -58,7 +58,7 @@ static hsc_status get_behavior(const json_t *json, const char *path, hsc__split_
 }
 
 /* A literal text as a pattern: every ASCII character that is not a letter, digit or blank gets a backslash. */
-static void quote(hsc__string *out, hsc__bytes text)
+void hsc__quote_pattern(hsc__string *out, hsc__bytes text)
 {
     for (size_t i = 0; i < text.n; i++) {
         unsigned char c = (unsigned char)text.data[i];
@@ -72,7 +72,7 @@ static hsc_status add_literal(hsc_tokenizer *t, hsc__bytes text, hsc__split_beha
                               hsc_error *err)
 {
     hsc__string pattern = {0};
-    quote(&pattern, text);
+    hsc__quote_pattern(&pattern, text);
     hsc_status status = pattern.failed
                             ? hsc__fail_memory(err, text.n * 2, "a pattern")
                             : hsc__splitter_add_pattern(splitter_of(t), pattern.data, pattern.n, behavior, invert, err);

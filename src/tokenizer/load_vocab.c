@@ -31,7 +31,7 @@ static hsc_status load(hsc_tokenizer *t, const char *dir, const char *path, hsc_
     HSC_TRY(read_tokens(t, t->files[0], n, path, err));
     HSC_TRY(hsc__wordpiece_finish(&t->wordpiece, &t->vocab, prefix, err));
     HSC_TRY(hsc__add_bert_splitter(&t->stage[0].splitter, err));
-    HSC_TRY(hsc__load_folder_config(t, dir, HSC__FOLDER_BERT, err));
+    HSC_TRY(hsc__load_folder_config(t, dir, HSC__FOLDER_BERT, NULL, err));
     HSC_TRY(hsc__decode_words(t, prefix, true, err));
     return hsc__tokenizer_finish(t, err);
 }

@@ -58,7 +58,7 @@ struct hsc_tokenizer {
     hsc__bytes *inner; /* [vocab.n] what a token decodes to behind another one; NULL: vocab.bytes */
     size_t longest;    /* bytes of the longest token */
     hsc__arena arena;
-    char *files[2];  /* texts that the vocabulary borrows from */
+    char *files[2];  /* texts that the vocabulary (and the map) borrow from */
     hsc__gguf *gguf; /* kept open when the tokenizer was opened from its path */
 };
 
@@ -85,6 +85,11 @@ hsc_status hsc__tokenizer_parse_json(hsc_tokenizer **out, char *text, size_t n, 
                                      hsc_error *err);
 hsc_status hsc__tokenizer_from_json(hsc_tokenizer **out, const char *path, const char *dir, hsc_error *err);
 hsc_status hsc__tokenizer_from_vocab(hsc_tokenizer **out, const char *dir, hsc_error *err);
+/* A SentencePiece model, bytes[0..n) or in a file; as hsc__tokenizer_parse_json otherwise. */
+hsc_status hsc__tokenizer_parse_sentencepiece(hsc_tokenizer **out, char *bytes, size_t n, const char *path,
+                                              const char *dir, hsc_error *err);
+hsc_status hsc__tokenizer_from_sentencepiece(hsc_tokenizer **out, const char *path, const char *dir, hsc_error *err);
+hsc_status hsc__tokenizer_from_marian(hsc_tokenizer **out, const char *dir, bool target, hsc_error *err);
 hsc_status hsc__tokenizer_from_merges(hsc_tokenizer **out, const char *dir, hsc_error *err);
 
 #endif

@@ -2,6 +2,8 @@
 #include "base/file.h"
 #include "tokenizer/pipeline.h"
 
+#include <string.h>
+
 hsc_status hsc__tokenizer_new(hsc_tokenizer **out, hsc_error *err)
 {
     hsc_tokenizer *t = hsc__calloc(1, sizeof *t);
@@ -123,32 +125,73 @@ static char *existing_file(const char *dir, const char *name, bool *failed)
     return path;
 }
 
-static hsc_status from_json(hsc_tokenizer **out, const char *dir, hsc_error *err)
+static hsc_status from_marian(hsc_tokenizer **out, const char *path, const char *dir, hsc_error *err)
 {
-    char *path = hsc__path_join(dir, "tokenizer.json");
-    hsc_status status = path ? hsc__tokenizer_from_json(out, path, dir, err) : hsc__fail_memory(err, 1, dir);
-    hsc__free(path);
-    return status;
+    (void)path;
+    return hsc__tokenizer_from_marian(out, dir, false, err);
+}
+
+static hsc_status from_merges(hsc_tokenizer **out, const char *path, const char *dir, hsc_error *err)
+{
+    (void)path;
+    return hsc__tokenizer_from_merges(out, dir, err);
+}
+
+static hsc_status from_vocab(hsc_tokenizer **out, const char *path, const char *dir, hsc_error *err)
+{
+    (void)path;
+    return hsc__tokenizer_from_vocab(out, dir, err);
 }
 
 hsc_status hsc__tokenizer_from_dir(hsc_tokenizer **out, const char *dir, hsc_error *err)
 {
     static const struct {
         const char *file;
-        hsc_status (*open)(hsc_tokenizer **out, const char *dir, hsc_error *err);
-    } kinds[] = {{"tokenizer.json", from_json},
-                 {"vocab.json", hsc__tokenizer_from_merges},
-                 {"vocab.txt", hsc__tokenizer_from_vocab}};
+        hsc_status (*open)(hsc_tokenizer **out, const char *path, const char *dir, hsc_error *err);
+    } kinds[] = {{"source.spm", from_marian},
+                 {"tokenizer.json", hsc__tokenizer_from_json},
+                 {"tokenizer.model", hsc__tokenizer_from_sentencepiece},
+                 {"spiece.model", hsc__tokenizer_from_sentencepiece},
+                 {"sentencepiece.bpe.model", hsc__tokenizer_from_sentencepiece},
+                 {"vocab.json", from_merges},
+                 {"vocab.txt", from_vocab}};
     *out = NULL;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         bool failed;
         char *path = existing_file(dir, kinds[i].file, &failed);
         if (failed) return hsc__fail_memory(err, 1, dir);
+        if (!path) continue;
+        hsc_status status = kinds[i].open(out, path, dir, err);
         hsc__free(path);
-        if (path) return kinds[i].open(out, dir, err);
+        return status;
     }
     return hsc__fail(err, HSC_ENOTFOUND, 0,
-                     "%s: has no tokenizer: neither tokenizer.json nor vocab.json and merges.txt nor vocab.txt", dir);
+                     "%s: has no tokenizer: neither tokenizer.json nor a SentencePiece model (tokenizer.model, "
+                     "spiece.model, sentencepiece.bpe.model, source.spm) nor vocab.json and merges.txt nor vocab.txt",
+                     dir);
+}
+
+hsc_status hsc__tokenizer_target_from_dir(hsc_tokenizer **out, const char *dir, hsc_error *err)
+{
+    bool failed;
+    char *path = existing_file(dir, "target.spm", &failed);
+    *out = NULL;
+    if (failed) return hsc__fail_memory(err, 1, dir);
+    HSC_FAIL_IF(!path, HSC_ENOTFOUND, "%s: has no target.spm", dir);
+    hsc__free(path);
+    return hsc__tokenizer_from_marian(out, dir, true, err);
+}
+
+/* Whether the name ends as that of a SentencePiece model. */
+static bool is_sentencepiece(const char *path)
+{
+    static const char *const endings[] = {".model", ".spm"};
+    size_t n = strlen(path);
+    for (int i = 0; i < 2; i++) {
+        size_t length = strlen(endings[i]);
+        if (n > length && strcmp(path + n - length, endings[i]) == 0) return true;
+    }
+    return false;
 }
 
 static hsc_status open_gguf(hsc_tokenizer **out, const char *path, hsc_error *err)
@@ -167,5 +210,6 @@ hsc_status hsc_tokenizer_open(hsc_tokenizer **out, const char *path, hsc_error *
     hsc__error_clear(err);
     if (hsc__is_dir(path)) return hsc__tokenizer_from_dir(out, path, err);
     if (hsc__gguf_is(path)) return open_gguf(out, path, err);
+    if (is_sentencepiece(path)) return hsc__tokenizer_from_sentencepiece(out, path, NULL, err);
     return hsc__tokenizer_from_json(out, path, NULL, err);
 }

@@ -3,7 +3,6 @@
 
 #include "base/text.h"
 
-#define UNK_PENALTY 10.0
 #define NOWHERE UINT32_MAX
 
 /* The best way from the word's start to one of its bytes. */
@@ -35,7 +34,7 @@ hsc_status hsc__unigram_finish(hsc__unigram *model, const hsc__vocab *vocab, boo
         any = true;
         HSC_TRY(hsc__trie_add(&model->trie, text.data, text.n, (hsc_token)i, err));
     }
-    model->unk_score = lowest - UNK_PENALTY;
+    model->unk_score = lowest - HSC__UNK_PENALTY;
     return HSC_OK;
 }
 
@@ -101,6 +100,11 @@ static hsc_status add_unknown(const hsc__unigram *model, hsc__word *out, const c
         for (size_t i = start; i < end; i++) hsc__word_add(out, model->byte_id[(unsigned char)word[i]], i + 1);
         return HSC_OK;
     }
+    if (id < 0 && model->outside) {
+        hsc_token token = hsc__vocab_find(model->outside, word + start, end - start);
+        hsc__word_add(out, token >= 0 ? token : model->token_of[model->unk], end);
+        return HSC_OK;
+    }
     if (id < 0) id = model->unk;
     if (id < 0) return hsc__fail_unspelled(word[start], err);
     hsc__word_add(out, id, end);
@@ -118,7 +122,8 @@ hsc_status hsc__unigram_encode(const hsc__unigram *model, hsc__word *out, const 
     for (size_t at = 0, end; at < n; at = end) {
         end = path[at].next;
         if (path[end].id != model->unk) {
-            hsc__word_add(out, path[end].id, end);
+            hsc_token id = path[end].id;
+            hsc__word_add(out, model->token_of ? model->token_of[id] : id, end);
             continue;
         }
         while (end < n && path[path[end].next].id == model->unk) end = path[end].next;

@@ -10,6 +10,9 @@
 #include "tokenizer/vocab.h"
 #include "tokenizer/word.h"
 
+/* What an unknown character costs below the lowest score. */
+#define HSC__UNK_PENALTY 10.0
+
 typedef struct hsc__unigram {
     hsc__trie trie;
     double *scores; /* [n] by id */
@@ -18,6 +21,10 @@ typedef struct hsc__unigram {
     hsc_token unk; /* -1: none */
     bool byte_fallback;
     hsc_token byte_id[256]; /* or -1 */
+    /* Marian's: pieces have numbers of their own. [n] the token of each piece, and where the text of unknown characters
+     * is sought; NULL where pieces are tokens. */
+    const hsc_token *token_of;
+    const hsc__vocab *outside;
 } hsc__unigram;
 
 /* Remembers the score of a token; ids may come in any order. HSC_ENOMEM. */
