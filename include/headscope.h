@@ -127,8 +127,8 @@ typedef enum {
 
 /* Opens the tokenizer of a Hugging Face folder (tokenizer.json, else a SentencePiece model, vocab.json + merges.txt or
  * vocab.txt; of a Marian folder that of its source language), of a tokenizer.json, of a SentencePiece model (.model,
- * .spm), or of a GGUF file. HSC_ENOTFOUND: the folder has no tokenizer. HSC_EUNSUPPORTED: a component is not known (named in the
- * message). HSC_EFORMAT, HSC_EIO, HSC_ENOMEM. */
+ * .spm), or of a GGUF file. HSC_ENOTFOUND: the folder has no tokenizer. HSC_EUNSUPPORTED: a component is not known
+ * (named in the message). HSC_EFORMAT, HSC_EIO, HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_tokenizer_open(hsc_tokenizer **out, const char *path, hsc_error *err);
 HSC_API void hsc_tokenizer_free(hsc_tokenizer *tokenizer);
 
