@@ -278,8 +278,10 @@ typedef struct hsc_recast {
 } hsc_recast;
 HSC_API hsc_recast hsc_model_recast(const hsc_model *model);
 
-/* Borrowed; lives as long as the model. */
+/* Borrowed; lives as long as the model. Of an encoder-decoder it is the decoder's. */
 HSC_API const hsc_config *hsc_model_config(const hsc_model *model);
+/* The encoder of an encoder-decoder, whose sizes may differ; NULL: the model has one stack of blocks. Borrowed. */
+HSC_API const hsc_config *hsc_model_encoder(const hsc_model *model);
 
 /* The model's tokenizer, made on first use (threads may call this at once), or NULL when it has none (such a model runs
  * on ids); `err` then says why. Borrowed; lives as long as the model. */
@@ -298,11 +300,13 @@ HSC_API const char *hsc_model_warning(const hsc_model *model, size_t index);
  * The places where one may look or edit, in the field's words (TransformerLens). One list makes the enum, the names for
  * the program, JSON and Python, and the docs. Rows are tokens, sequences end to end:
  *   X(id, name, scope, shape, meaning)
+ * An encoder-decoder has three attentions: cross_ is what a decoder block's tokens look at in the source, enc_ are the
+ * encoder's own sites; the others are the decoder's. n_source counts the tokens that hsc_session_read_source read.
  */
 #define HSC_SITE_LIST(X)                                                                                               \
     X(HSC_EMBED, "embed", 0, "[n_pos][d_model]", "token embedding")                                                    \
     X(HSC_TOKEN_TYPE_EMBED, "token_type_embed", 0, "[n_pos][d_model]", "embedding of the token's segment")             \
-    X(HSC_POS_EMBED, "pos_embed", 0, "[n_pos][d_model]", "learned position embedding")                                 \
+    X(HSC_POS_EMBED, "pos_embed", 0, "[n_pos][d_model]", "position embedding, learned or sinusoidal")                  \
     X(HSC_RESID_PRE, "resid_pre", 1, "[n_pos][d_model]", "residual stream before the block")                           \
     X(HSC_LN1, "ln1", 1, "[n_pos][d_model]", "attention's norm, after gain and bias")                                  \
     X(HSC_Q, "q", 1, "[n_pos][n_heads][d_head]", "query with bias, before rotation")                                   \
@@ -316,6 +320,18 @@ HSC_API const char *hsc_model_warning(const hsc_model *model, size_t index);
     X(HSC_Z, "z", 1, "[n_pos][n_heads][d_head]", "weighted mean of the values, before W_O")                            \
     X(HSC_ATTN_OUT, "attn_out", 1, "[n_pos][d_model]", "attention's output as it is added to the residual")            \
     X(HSC_RESID_MID, "resid_mid", 1, "[n_pos][d_model]", "residual stream between attention and feed-forward")         \
+    X(HSC_CROSS_LN1, "cross_ln1", 1, "[n_pos][d_model]", "cross-attention's norm, after gain and bias")                \
+    X(HSC_CROSS_Q, "cross_q", 1, "[n_pos][n_heads][d_head]", "query of cross-attention with bias")                     \
+    X(HSC_CROSS_K, "cross_k", 1, "[n_source][n_kv_heads][d_head]", "key that a source token has in this block")        \
+    X(HSC_CROSS_V, "cross_v", 1, "[n_source][n_kv_heads][d_head]", "value that a source token has in this block")      \
+    X(HSC_CROSS_ATTN_SCORES, "cross_attn_scores", 1, "[n_heads][n_query][n_source]",                                   \
+      "scores over the source after scale")                                                                            \
+    X(HSC_CROSS_PATTERN, "cross_pattern", 1, "[n_heads][n_query][n_source]", "weights over the source; rows sum to 1") \
+    X(HSC_CROSS_Z, "cross_z", 1, "[n_pos][n_heads][d_head]", "weighted mean of the source's values, before W_O")       \
+    X(HSC_CROSS_ATTN_OUT, "cross_attn_out", 1, "[n_pos][d_model]",                                                     \
+      "cross-attention's output as it is added to the residual")                                                       \
+    X(HSC_CROSS_RESID_MID, "cross_resid_mid", 1, "[n_pos][d_model]",                                                   \
+      "residual stream between cross-attention and feed-forward")                                                      \
     X(HSC_LN2, "ln2", 1, "[n_pos][d_model]", "feed-forward's norm, after gain and bias")                               \
     X(HSC_MLP_PRE, "mlp_pre", 1, "[n_pos][d_mlp]", "what the activation reads (the gate of a gated one)")              \
     X(HSC_MLP_UP, "mlp_up", 1, "[n_pos][d_mlp]", "the other half of a gated feed-forward")                             \
@@ -326,7 +342,26 @@ HSC_API const char *hsc_model_warning(const hsc_model *model, size_t index);
     X(HSC_POOLED, "pooled", 0, "[n_pos][d_model]",                                                                     \
       "tanh of the pooler's product with ln_final; row 0 is the one used")                                             \
     X(HSC_LN_HEAD, "ln_head", 0, "[n_pos][d_model]", "what the output matrix reads where a head transforms ln_final")  \
-    X(HSC_LOGITS, "logits", 0, "[n_pos][d_vocab]", "scores of the next token, or of the masked one")
+    X(HSC_LOGITS, "logits", 0, "[n_pos][d_vocab]", "scores of the next token, or of the masked one")                   \
+    X(HSC_ENC_EMBED, "enc_embed", 0, "[n_source][d_model]", "encoder: embed")                                          \
+    X(HSC_ENC_POS_EMBED, "enc_pos_embed", 0, "[n_source][d_model]", "encoder: pos_embed")                              \
+    X(HSC_ENC_RESID_PRE, "enc_resid_pre", 1, "[n_source][d_model]", "encoder: resid_pre")                              \
+    X(HSC_ENC_LN1, "enc_ln1", 1, "[n_source][d_model]", "encoder: ln1")                                                \
+    X(HSC_ENC_Q, "enc_q", 1, "[n_source][n_heads][d_head]", "encoder: q")                                              \
+    X(HSC_ENC_K, "enc_k", 1, "[n_source][n_kv_heads][d_head]", "encoder: k")                                           \
+    X(HSC_ENC_V, "enc_v", 1, "[n_source][n_kv_heads][d_head]", "encoder: v")                                           \
+    X(HSC_ENC_ATTN_SCORES, "enc_attn_scores", 1, "[n_heads][n_source][n_source]", "encoder: attn_scores")              \
+    X(HSC_ENC_PATTERN, "enc_pattern", 1, "[n_heads][n_source][n_source]", "encoder: pattern")                          \
+    X(HSC_ENC_Z, "enc_z", 1, "[n_source][n_heads][d_head]", "encoder: z")                                              \
+    X(HSC_ENC_ATTN_OUT, "enc_attn_out", 1, "[n_source][d_model]", "encoder: attn_out")                                 \
+    X(HSC_ENC_RESID_MID, "enc_resid_mid", 1, "[n_source][d_model]", "encoder: resid_mid")                              \
+    X(HSC_ENC_LN2, "enc_ln2", 1, "[n_source][d_model]", "encoder: ln2")                                                \
+    X(HSC_ENC_MLP_PRE, "enc_mlp_pre", 1, "[n_source][d_mlp]", "encoder: mlp_pre")                                      \
+    X(HSC_ENC_MLP_UP, "enc_mlp_up", 1, "[n_source][d_mlp]", "encoder: mlp_up")                                         \
+    X(HSC_ENC_MLP_POST, "enc_mlp_post", 1, "[n_source][d_mlp]", "encoder: mlp_post")                                   \
+    X(HSC_ENC_MLP_OUT, "enc_mlp_out", 1, "[n_source][d_model]", "encoder: mlp_out")                                    \
+    X(HSC_ENC_RESID_POST, "enc_resid_post", 1, "[n_source][d_model]", "encoder: resid_post")                           \
+    X(HSC_ENC_LN_FINAL, "enc_ln_final", 0, "[n_source][d_model]", "encoder: ln_final, what cross-attention reads")
 
 typedef enum {
 #define HSC_SITE_ENUM(id, name, per_layer, shape, meaning) id,
@@ -345,6 +380,9 @@ HSC_API const char *hsc_site_shape(hsc_site site);
 HSC_API const char *hsc_site_meaning(hsc_site site);
 /* Non-zero when this model has the site at all (GPT-2 has no rot_q, a gateless model no mlp_up). */
 HSC_API int hsc_model_has_site(const hsc_model *model, hsc_site site);
+/* Layers in which this model has the site: the encoder's for enc_ sites, which may be another number than the
+ * decoder's; 1 for a site that exists once, 0 where there is none. */
+HSC_API int hsc_model_site_layers(const hsc_model *model, hsc_site site);
 
 /* The arithmetic of the products with weights, named in every result; norms, attention and sums are always float32.
  *   HSC_COMPUTE_F32   exact on dequantised weights: the default wherever figures are read.
@@ -389,7 +427,8 @@ typedef struct hsc_session_options {
     hsc_compute compute;
     int chunk;       /* rows that go through a layer together; 0: chosen. Never changes a result. */
     hsc_dtype cache; /* type of the cached keys and values: HSC_F32, HSC_F16, HSC_BF16 or HSC_Q8_0 */
-    hsc_mask mask;
+    hsc_mask mask;   /* of an encoder-decoder: of what the decoder's tokens see of each other */
+    int max_source;  /* most tokens of one source of an encoder-decoder; 0: the encoder's context */
 } hsc_session_options;
 
 /* HSC_ENOMEM; HSC_EINVAL: an option is negative or past the model's limits. The model must outlive the session. */
@@ -397,8 +436,9 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_session_new(hsc_session **out, const hsc_m
                                                   const hsc_session_options *options, hsc_error *err);
 HSC_API void hsc_session_free(hsc_session *session);
 
-/* What a pass over n_tokens tokens touches, in bytes: the peak of a process is its own memory before hsc_session_new
- * plus `total`, plus what is recorded (patterns of every head: `patterns`; all statistics with 8 keys: `stats`). */
+/* What a pass over n_tokens tokens touches (of an encoder-decoder: n_tokens on both sides), in bytes: the peak of a
+ * process is its own memory before hsc_session_new plus `total`, plus what is recorded (patterns of every head:
+ * `patterns`; all statistics with 8 keys: `stats`). */
 typedef struct hsc_memory {
     uint64_t weights;     /* mapped from the file, shared with other processes that map it */
     uint64_t converted;   /* weights converted at opening: the process's own already, and so not in `total` */
@@ -417,18 +457,19 @@ HSC_API int hsc_session_n_threads(const hsc_session *session);
 /* The compute kind in use; never HSC_COMPUTE_AUTO. */
 HSC_API hsc_compute hsc_session_compute(const hsc_session *session);
 
-/* Forgets every sequence; records and observers stay. */
+/* Forgets every sequence; records, observers and sources stay. */
 HSC_API void hsc_session_reset(hsc_session *session);
 /* Keeps the first n_tokens of sequence `seq`. HSC_EINVAL: no such sequence, or it is shorter. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_truncate(hsc_session *session, int seq, int n_tokens, hsc_error *err);
-/* Makes sequence `to` the first n_tokens of sequence `from` (what it held is dropped). Whole tiles of 64 positions are
- * shared, not copied, until one of the two changes them. HSC_EINVAL: as for truncate, or from == to. */
+/* Makes sequence `to` the first n_tokens of sequence `from` (what it held is dropped); it then reads the same source.
+ * Whole tiles of 64 positions are shared, not copied, until one of the two changes them. HSC_EINVAL: as for truncate,
+ * or from == to. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_fork(hsc_session *session, int from, int to, int n_tokens,
                                                    hsc_error *err);
 /* Writes the keys and values of sequence `seq` as a .safetensors file (float32), and reads them back into a session of
  * the same model; a float32 cache goes on with the same bits. The token ids are the caller's to keep. HSC_EINVAL: no
  * such sequence, or the ending is not .safetensors. HSC_EFORMAT: the file is not a cache of this model's shape.
- * HSC_EIO. A load that fails leaves the sequence empty. */
+ * HSC_EUNSUPPORTED: an encoder-decoder. HSC_EIO. A load that fails leaves the sequence empty. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_save(const hsc_session *session, int seq, const char *path,
                                                    hsc_error *err);
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_load(hsc_session *session, int seq, const char *path, hsc_error *err);
@@ -460,8 +501,19 @@ typedef struct hsc_batch {
  * message has the limit and the length). HSC_ENOMEM: records do not fit. HSC_ECANCELED: an observer said stop. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_forward(hsc_session *session, const hsc_batch *batch, hsc_error *err);
 
+/* What an encoder-decoder writes about: runs the encoder over the batch's sequences, whole and without padding, and
+ * makes the keys and values that each block of the decoder will read, once. Every sequence of the session is emptied;
+ * in the passes that follow, sequence i reads source i, and a fork reads what its parent reads. Sites enc_, cross_k and
+ * cross_v are seen here and not in hsc_forward, which refuses a sequence that has no source. Of the batch, ids and
+ * lengths count. HSC_EINVAL: the model has no encoder, or as for hsc_forward; HSC_ENOMEM, HSC_ECANCELED. After a
+ * failure no sequence has a source. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_session_read_source(hsc_session *session, const hsc_batch *batch, hsc_error *err);
+/* Tokens of the source that sequence `seq` reads; 0: none. */
+HSC_API int hsc_session_source_length(const hsc_session *session, int seq);
+
 /* An array somewhere in the session: shape[n_dims], row-major and dense. Borrowed: valid until the next hsc_forward,
- * hsc_session_reset, hsc_session_record, hsc_session_record_clear, hsc_session_collect or hsc_session_free. */
+ * hsc_session_read_source, hsc_session_reset, hsc_session_record, hsc_session_record_clear, hsc_session_collect or
+ * hsc_session_free. */
 typedef struct hsc_view {
     const float *data;
     int n_dims;

@@ -68,6 +68,21 @@ HSC_API double hsc_log_prob(const float *logits, int n_vocab, hsc_token token);
  * Returns how many there are and writes at most `capacity`. Negative: an hsc_status, when a field is damaged. */
 HSC_API int hsc_model_end_tokens(const hsc_model *model, hsc_token *out, int capacity, hsc_error *err);
 
+/* How the text that an encoder-decoder writes begins, and what rules it. */
+enum { HSC_TARGET_BARRED = 16 };
+typedef struct hsc_target {
+    hsc_token start[2]; /* [n_start] decoder_start_token_id, then forced_bos_token_id where the files name one */
+    int n_start;
+    hsc_token last;                      /* forced_eos_token_id, what the last token of the most allowed is; -1: none */
+    hsc_token barred[HSC_TARGET_BARRED]; /* [n_barred] bad_words_ids of one token */
+    int n_barred;
+} hsc_target;
+
+/* From generation_config.json, else from config.json and what the family takes for granted, or from GGUF's metadata.
+ * HSC_EINVAL: the model has no encoder. HSC_EFORMAT: a field is damaged, or nothing says how a text begins. HSC_EIO,
+ * HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_model_target(const hsc_model *model, hsc_target *out, hsc_error *err);
+
 /* --------------------------------------------------------------------------------------------------- writing ---- */
 
 /* Why a sample has ended. One list makes the enum and the names. */
@@ -107,6 +122,9 @@ typedef struct hsc_generate_options {
      * hsc_generator_next they hold the rows from which the newest tokens came. */
     const hsc_record *records;
     int n_records;
+    const hsc_token *barred; /* [n_barred] tokens that are never written */
+    int n_barred;
+    const hsc_token *last; /* what the token number max_tokens is, whatever the model would write; NULL: its own */
 } hsc_generate_options;
 
 /* One text in the making. Borrowed, valid until the next call with the generator. */
@@ -126,9 +144,11 @@ typedef struct hsc_sample {
 
 typedef struct hsc_generator hsc_generator;
 
-/* Nothing is run yet. The session and its model must outlive the generator and are its own until it is freed; prompt
- * and options are copied. A model without a tokenizer generates ids and no text. HSC_EINVAL: an option is out of range,
- * the prompt is empty or longer than the context, the session has too few sequences, the model is not causal. */
+/* Nothing is run yet. An encoder-decoder writes about the source that was read (hsc_session_read_source), and the
+ * prompt is how its text begins (hsc_model_target). The session and its model must outlive the generator and are its
+ * own until it is freed; prompt and options are copied. A model without a tokenizer generates ids and no text.
+ * HSC_EINVAL: an option is out of range, the prompt is empty or longer than the context, the session has too few
+ * sequences, the model is not causal. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_generator_new(hsc_generator **out, hsc_session *session, const hsc_token *prompt,
                                                     int n_prompt, const hsc_generate_options *options, hsc_error *err);
 HSC_API void hsc_generator_free(hsc_generator *generator);
@@ -157,6 +177,10 @@ typedef struct hsc_beam_options {
     /* Called after each step; non-zero ends the search with what it has. May be NULL. */
     int (*tell)(void *user, int n_steps);
     void *user;
+    const hsc_token *barred; /* [n_barred] tokens that are never written */
+    int n_barred;
+    const hsc_token *last; /* what the token number max_tokens is; NULL: the model's own */
+    int n_written;         /* tokens at the end of the prompt that count as written in max_tokens and the length */
 } hsc_beam_options;
 
 typedef struct hsc_beam {

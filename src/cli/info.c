@@ -43,6 +43,7 @@ static const hsc__command command = {
                 "headscope info gpt2 --tokens 1024\n"
                 "    will a pass over 1,024 tokens fit, and what would every pattern take?",
     .max_args = 1,
+    .encoder_decoders = true,
 };
 
 typedef struct type_sum {

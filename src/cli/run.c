@@ -1,15 +1,17 @@
 /*
  * headscope run: one pass over one or more texts, and what chosen sites held goes into one file of tensors. Several
  * texts are packed end to end as sequences; each tensor then bears the number of its sequence (pattern.4.seq2). Nothing
- * is copied: the arrays are written from where the session recorded them, or collected statistics.
+ * is copied: the arrays are written from where the session recorded them, or collected statistics. Of an
+ * encoder-decoder the texts are sources, and each has a target that the decoder reads.
  */
-#include "cli/shared.h"
+#include "cli/target.h"
 
 #include <string.h>
 
 typedef struct values {
     const char *model, *text, *file, *sites, *output;
     hsc__ids ids, segments;
+    hsc__target_options target;
     hsc__layers layers;
     hsc__pass_options pass;
     int threads;
@@ -29,6 +31,7 @@ static const hsc__option options[] = {
      "Token ids such as 1,2,3; the model needs no tokenizer."},
     {"segments", 0, HSC__OPT_IDS, "SEGMENTS", offsetof(values, segments), 0, 0,
      "With --ids: the segment of each, such as 0,0,1, for models like BERT. Default: all 0."},
+    HSC__OPTIONS_TARGET(values, target),
     HSC__OPTION_HEADING("What to save, and where"),
     {"sites", 's', HSC__OPT_TEXT, "SITES", offsetof(values, sites), 0, 0,
      "A comma list such as pattern,resid_post,logits; 'help' lists them with shapes and meanings."},
@@ -57,7 +60,9 @@ static const hsc__command command = {
     .about =
         "Runs the model and saves what chosen sites held, as float32 tensors that count layers from 0: pattern.4 "
         "[n_heads][n_query][n_key], resid_post.4 [n_pos][d_model], logits [n_pos][d_vocab], and always ids [n_pos] "
-        "(int32). With several texts every name ends in its sequence, from 0: pattern.4.seq0, pattern.4.seq1, "
+        "(int32). Of an encoder-decoder the texts are what its encoder reads: enc_pattern.4 and other enc_ sites, "
+        "cross_pattern.4 [n_heads][n_query][n_source] and source_ids; the other names are the decoder's. With several "
+        "texts every name ends in its sequence, from 0: pattern.4.seq0, pattern.4.seq1, "
         "logits.seq0, ids.seq0.\n"
         "--stats saves what each row of attention says, in memory that grows with the text's length and not with its "
         "square: stats.entropy.4 [n_heads][n_query] (in nats); stats.sink.4, stats.self.4, stats.prev.4 "
@@ -75,6 +80,7 @@ static const hsc__command command = {
                 "    what every row of attention says in the sixth layer, however long the texts\n"
                 "headscope run -m gpt-nano-sort --ids 0,0,2,1,0,1 --sites pattern,logits -o a.npz\n"
                 "    a folder without a tokenizer",
+    .encoder_decoders = true,
 };
 
 typedef struct job {
@@ -86,6 +92,9 @@ typedef struct job {
     size_t n_tokens, ids_capacity;
     int *lengths; /* [n_seqs] */
     size_t n_seqs, lengths_capacity;
+    hsc_token *targets; /* of an encoder-decoder: [n_target_tokens], a sequence for each of ids */
+    size_t n_target_tokens, targets_capacity;
+    int *target_lengths; /* [n_seqs] */
     hsc_named_array *arrays;
     size_t n_arrays, arrays_capacity;
     hsc__arena names;
@@ -98,15 +107,18 @@ static int print_sites(void)
     hsc__string out = {0};
     hsc__string_text(&out, "Sites, in the order of the pass; .L stands for a layer from 0.\n\n");
     for (int site = 0; site < HSC_N_SITES; site++) {
-        hsc__string_printf(&out, "  %s%-*s  %-26s  %s\n", hsc_site_name((hsc_site)site),
-                           14 - (int)strlen(hsc_site_name((hsc_site)site)),
-                           hsc_site_per_layer((hsc_site)site) ? ".L" : "", hsc_site_shape((hsc_site)site),
+        char name[32];
+        snprintf(name, sizeof name, "%s%s", hsc_site_name((hsc_site)site),
+                 hsc_site_per_layer((hsc_site)site) ? ".L" : "");
+        hsc__string_printf(&out, "  %-19s  %-30s  %s\n", name, hsc_site_shape((hsc_site)site),
                            hsc_site_meaning((hsc_site)site));
     }
-    hsc__string_text(&out,
-                     "\nn_pos = n_query = n_key: the tokens of the text. A model without rotation has no rot_q and\n"
-                     "rot_k, one without a gate no mlp_up, one without learned positions no pos_embed.\n"
-                     "Statistics of attention are no sites: --stats saves them.\n");
+    hsc__string_text(
+        &out, "\nn_pos = n_query = n_key: the tokens of the text. A model without rotation has no rot_q and\n"
+              "rot_k, one without a gate no mlp_up, one without positions in the embedding no pos_embed.\n"
+              "An encoder-decoder has three attentions: enc_ sites are the encoder's, over the n_source tokens of\n"
+              "the text; cross_ ones what the decoder sees of these; the others the decoder's, over the target.\n"
+              "Statistics of attention are no sites: --stats saves them.\n");
     return hsc__cli_write_string(&out);
 }
 
@@ -144,6 +156,7 @@ static int check(job *j)
     if (!v->sites && !v->stats)
         return hsc__cli_misuse(&command, "no sites: --sites pattern,logits or --stats; --sites help lists them");
     int result = v->sites ? parse_sites(j) : HSC__CLI_GO_ON;
+    if (result == HSC__CLI_GO_ON) result = hsc__target_check(&command, &v->target);
     if (result == HSC__CLI_GO_ON) result = hsc__pass_check(&command, &v->pass);
     if (result != HSC__CLI_GO_ON) return result;
     if (v->top_k && !v->stats) return hsc__cli_misuse(&command, "--top-k says how many keys --stats keeps");
@@ -212,9 +225,44 @@ static hsc_status read_input(job *j, hsc_error *err)
 
 /* ------------------------------------------------------------------------------------------------------- pass ---- */
 
+static hsc_status find_target(job *j, size_t seq, const hsc_token *source, hsc_error *err)
+{
+    hsc__tokens target = {0};
+    hsc_status status =
+        hsc__target_find(&j->opened, &j->v->target, &j->v->pass, j->v->threads, source, j->lengths[seq], &target, err);
+    size_t n = target.encoding.n;
+    if (status == HSC_OK && n > INT32_MAX - j->n_target_tokens)
+        status = hsc__fail(err, HSC_EINVAL, 0, "more than %d tokens in one run", INT32_MAX);
+    if (status == HSC_OK)
+        status = hsc__grow(&j->targets, &j->targets_capacity, j->n_target_tokens + n, sizeof *j->targets, err);
+    if (status == HSC_OK) {
+        memcpy(j->targets + j->n_target_tokens, target.encoding.ids, n * sizeof *j->targets);
+        j->n_target_tokens += n;
+        j->target_lengths[seq] = (int)n;
+    }
+    hsc__tokens_free(&target);
+    return status;
+}
+
+static hsc_status find_targets(job *j, hsc_error *err)
+{
+    size_t first = 0;
+    HSC_TRY(hsc__target_allowed(&j->opened, &j->v->target, err));
+    if (!hsc_model_encoder(j->opened.model)) return HSC_OK;
+    HSC_FAIL_IF((j->v->target.text || j->v->target.ids.ids) && j->n_seqs > 1, HSC_EINVAL,
+                "one target for %zu texts: without --target each gets what the model writes", j->n_seqs);
+    j->target_lengths = hsc__calloc(j->n_seqs, sizeof *j->target_lengths);
+    if (!j->target_lengths) return hsc__fail_memory(err, j->n_seqs * sizeof *j->target_lengths, "the targets");
+    for (size_t i = 0; i < j->n_seqs; i++) {
+        HSC_TRY(find_target(j, i, j->ids + first, err));
+        first += (size_t)j->lengths[i];
+    }
+    return HSC_OK;
+}
+
 static hsc_status record_site(job *j, hsc_site site, hsc_error *err)
 {
-    int n_layers = hsc_site_per_layer(site) ? j->opened.config->n_layers : 1;
+    int n_layers = hsc_model_site_layers(j->opened.model, site);
     HSC_FAIL_IF(!hsc_model_has_site(j->opened.model, site), HSC_EINVAL, "--sites: %s (%s) has no site '%s'",
                 j->opened.name, j->opened.config->arch, hsc_site_name(site));
     for (int layer = 0; layer < n_layers; layer++) {
@@ -234,29 +282,50 @@ static hsc_status collect_stats(job *j, hsc_error *err)
     return hsc_session_collect(j->session, &o, err);
 }
 
-static hsc_status pass(job *j, hsc_error *err)
+static int longest_of(const int *lengths, size_t n)
 {
     int longest = 0;
-    for (size_t i = 0; i < j->n_seqs; i++) longest = j->lengths[i] > longest ? j->lengths[i] : longest;
-    HSC_FAIL_IF(longest > j->opened.config->n_ctx, HSC_EINVAL,
-                "the longest text has %d tokens, %s sees at most %d (its context)", longest, j->opened.name,
-                j->opened.config->n_ctx);
-    hsc_session_options session = hsc__pass_session(&j->v->pass, j->v->threads, longest);
-    session.max_seqs = (int)j->n_seqs;
-    HSC_TRY(hsc_session_new(&j->session, j->opened.model, &session, err));
-    for (int site = 0; site < HSC_N_SITES; site++) {
-        if (j->wanted[site]) HSC_TRY(record_site(j, (hsc_site)site, err));
-    }
-    if (j->v->stats) HSC_TRY(collect_stats(j, err));
+    for (size_t i = 0; i < n; i++) longest = lengths[i] > longest ? lengths[i] : longest;
+    return longest;
+}
+
+/* An encoder-decoder's source first; the sites that are its own are recorded there. */
+static hsc_status forward(job *j, hsc_error *err)
+{
+    bool reads_source = hsc_model_encoder(j->opened.model) != NULL;
     hsc_batch batch = {.ids = j->ids,
                        .n_tokens = (int)j->n_tokens,
                        .seq_lengths = j->lengths,
                        .n_seqs = (int)j->n_seqs,
                        .segments = j->v->segments.ids,
                        .logits = j->wanted[HSC_LOGITS] ? HSC_LOGITS_ALL : HSC_LOGITS_NONE};
+    if (!reads_source) return hsc_forward(j->session, &batch, err);
+    HSC_FAIL_IF(batch.segments, HSC_EINVAL, "--segments: %s has none", j->opened.name);
+    HSC_TRY(hsc_session_read_source(j->session, &batch, err));
+    batch.ids = j->targets;
+    batch.n_tokens = (int)j->n_target_tokens;
+    batch.seq_lengths = j->target_lengths;
+    return hsc_forward(j->session, &batch, err);
+}
+
+static hsc_status pass(job *j, hsc_error *err)
+{
+    bool reads_source = hsc_model_encoder(j->opened.model) != NULL;
+    int longest = longest_of(j->lengths, j->n_seqs), n_ctx = j->opened.config->n_ctx;
+    HSC_FAIL_IF(!reads_source && longest > n_ctx, HSC_EINVAL,
+                "the longest text has %d tokens, %s sees at most %d (its context)", longest, j->opened.name, n_ctx);
+    hsc_session_options session = hsc__pass_session(&j->v->pass, j->v->threads,
+                                                    reads_source ? longest_of(j->target_lengths, j->n_seqs) : longest);
+    if (reads_source) session.max_source = longest;
+    session.max_seqs = (int)j->n_seqs;
+    HSC_TRY(hsc_session_new(&j->session, j->opened.model, &session, err));
+    for (int site = 0; site < HSC_N_SITES; site++) {
+        if (j->wanted[site]) HSC_TRY(record_site(j, (hsc_site)site, err));
+    }
+    if (j->v->stats) HSC_TRY(collect_stats(j, err));
     hsc__progress progress = {0};
-    HSC_TRY(hsc__progress_watch(&progress, j->session, j->n_tokens, err));
-    hsc_status status = hsc_forward(j->session, &batch, err);
+    HSC_TRY(hsc__progress_watch(&progress, j->session, reads_source ? j->n_target_tokens : j->n_tokens, err));
+    hsc_status status = forward(j, err);
     hsc_session_observe_clear(j->session); /* the progress lies on this function's stack */
     hsc__cli_progress_end();
     return status;
@@ -284,7 +353,7 @@ static hsc_status add_array(job *j, const hsc_named_array *array, const char *na
 static hsc_status add_site(job *j, hsc_site site, size_t seq, hsc_error *err)
 {
     bool per_layer = hsc_site_per_layer(site);
-    int n_layers = per_layer ? j->opened.config->n_layers : 1;
+    int n_layers = hsc_model_site_layers(j->opened.model, site);
     for (int layer = 0; layer < n_layers; layer++) {
         if (per_layer && !hsc__layers_have(&j->v->layers, layer)) continue;
         hsc_view view;
@@ -319,10 +388,16 @@ static hsc_status add_stats(job *j, int layer, size_t seq, hsc_error *err)
 
 static hsc_status gather(job *j, hsc_error *err)
 {
-    size_t first = 0;
+    size_t first = 0, first_target = 0;
     for (size_t seq = 0; seq < j->n_seqs; seq++) {
         hsc_named_array ids = {.dtype = HSC_I32, .n_dims = 1, .shape = {j->lengths[seq]}, .data = j->ids + first};
-        HSC_TRY(add_array(j, &ids, "ids", -1, seq, err));
+        HSC_TRY(add_array(j, &ids, j->targets ? "source_ids" : "ids", -1, seq, err));
+        if (j->targets) {
+            ids.shape[0] = j->target_lengths[seq];
+            ids.data = j->targets + first_target;
+            HSC_TRY(add_array(j, &ids, "ids", -1, seq, err));
+            first_target += (size_t)j->target_lengths[seq];
+        }
         for (int site = 0; site < HSC_N_SITES; site++) {
             if (j->wanted[site]) HSC_TRY(add_site(j, (hsc_site)site, seq, err));
         }
@@ -374,8 +449,12 @@ static int print_text(const job *j)
 
 static hsc_status run(job *j, hsc_error *err)
 {
-    HSC_TRY(hsc__layers_check(&j->v->layers, j->opened.config->n_layers, err));
+    const hsc_config *encoder = hsc_model_encoder(j->opened.model);
+    int n_layers = j->opened.config->n_layers;
+    if (encoder && encoder->n_layers > n_layers) n_layers = encoder->n_layers;
+    HSC_TRY(hsc__layers_check(&j->v->layers, n_layers, err));
     HSC_TRY(read_input(j, err));
+    HSC_TRY(find_targets(j, err));
     HSC_TRY(pass(j, err));
     HSC_TRY(gather(j, err));
     hsc__cli_hold_interrupt(true);
@@ -390,6 +469,8 @@ static void free_job(job *j)
     hsc__cli_close(&j->opened);
     hsc__free(j->ids);
     hsc__free(j->lengths);
+    hsc__free(j->targets);
+    hsc__free(j->target_lengths);
     hsc__free(j->arrays);
     hsc__arena_free(&j->names);
 }
@@ -411,5 +492,6 @@ int hsc__cli_run(int argc, char **argv)
     free_job(&j);
     hsc__free(v.ids.ids);
     hsc__free(v.segments.ids);
+    hsc__free(v.target.ids.ids);
     return result;
 }

@@ -55,6 +55,14 @@ int hsc__cli_open(const hsc__command *command, const char *model, int dtype, boo
         hsc__cli_close(out);
         return hsc__cli_fail(&err);
     }
+    if (hsc_model_encoder(out->model) && !command->encoder_decoders) {
+        hsc__cli_error(
+            "%s: %s is an encoder-decoder (%s): it reads one text and writes another, which %s has no place for",
+            command->name, wanted_model(model), hsc_model_config(out->model)->arch, command->name);
+        hsc__cli_hint("'headscope look', 'run', 'generate' and 'info' take such models");
+        hsc__cli_close(out);
+        return HSC__EXIT_FAILED;
+    }
     const char *typed = wanted_model(model);
     out->config = hsc_model_config(out->model);
     out->name = strcmp(typed, out->path) == 0 ? out->config->name : typed;

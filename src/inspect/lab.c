@@ -83,6 +83,9 @@ hsc_status hsc_lab_new(hsc_lab **out, const hsc_model *model, const hsc_lab_opti
     hsc_lab_options o = options ? *options : defaults;
     HSC_FAIL_IF(o.max_rows < 0, HSC_EINVAL, "max_rows is %d, it cannot be negative", o.max_rows);
     HSC_FAIL_IF((unsigned)o.logits > HSC_LOGITS_NONE, HSC_EINVAL, "logits is %d, 0 to 2 are accepted", (int)o.logits);
+    HSC_FAIL_IF(hsc_model_encoder(model), HSC_EUNSUPPORTED,
+                "%s is an encoder-decoder; a lab changes runs of one text through one stack of blocks",
+                hsc_model_config(model)->name);
     hsc_lab *lab = hsc__calloc(1, sizeof *lab);
     if (!lab) return hsc__fail_memory(err, sizeof *lab, "a lab");
     lab->model = model;

@@ -169,6 +169,7 @@ static hsc_status check_cut(const hsc_session *s, int seq, int n_tokens, hsc_err
 void hsc_session_reset(hsc_session *s)
 {
     memset(s->cache.seqs, 0, (size_t)s->max_seqs * sizeof *s->cache.seqs);
+    for (int i = 0; s->sources && i < s->max_seqs; i++) s->sources[i] = i;
     s->valid = false;
 }
 
@@ -196,6 +197,7 @@ hsc_status hsc_session_fork(hsc_session *s, int from, int to, int n_tokens, hsc_
     HSC_FAIL_IF(from == to, HSC_EINVAL, "sequence %d cannot be forked into itself", from);
     HSC_TRY(check_cut(s, from, n_tokens, err));
     hsc__cache_release(c, to, 0);
+    if (s->sources) s->sources[to] = s->sources[from];
     hsc__cache_seq parent = c->seqs[from];
     if (c->has_ring) {
         for (int i = 0; i < c->n_layers; i++) {

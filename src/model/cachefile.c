@@ -12,6 +12,8 @@ static const int32_t version = 1;
 static hsc_status check_file_seq(const hsc_session *s, int seq, const char *path, hsc_error *err)
 {
     size_t n = strlen(path);
+    HSC_FAIL_IF(s->encoder, HSC_EUNSUPPORTED,
+                "%s: the cache of an encoder-decoder is not saved: it is of its source too", path);
     HSC_FAIL_IF(seq < 0 || seq >= s->max_seqs, HSC_EINVAL, "sequence %d does not exist, the session has %d", seq,
                 s->max_seqs);
     HSC_FAIL_IF(n < 12 || strcmp(path + n - 12, ".safetensors") != 0, HSC_EINVAL,

@@ -1,7 +1,7 @@
 /*
- * The architecture description: everything that one forward pass needs to run any model of one stack of blocks, as
- * data. An architecture file (arch/<family>.c) fills it from the configuration and maps tensor names; nothing else
- * knows a family's name. What is absent is zero.
+ * The architecture description: everything that one forward pass needs to run any stack of blocks, as data; an
+ * encoder-decoder is two of them. An architecture file (arch/<family>.c) fills it from the configuration and maps
+ * tensor names; nothing else knows a family's name. What is absent is zero.
  */
 #ifndef HSC_MODEL_DESC_H
 #define HSC_MODEL_DESC_H
@@ -24,6 +24,13 @@ typedef struct hsc__rope {
     bool scaled;           /* the frequencies are not base^(-i/half) */
 } hsc__rope;
 
+/* Attention to what the encoder made of the source (Vaswani et al. 2017, 3.2.3), between a block's own attention and
+ * its feed-forward. */
+typedef struct hsc__cross {
+    hsc__norm ln;
+    hsc__weight w_q, w_k, w_v, w_o; /* w_q.data is NULL: the block has none */
+} hsc__cross;
+
 /* One block. What may differ from layer to layer stands here and not in hsc__desc. */
 typedef struct hsc__layer {
     hsc__norm ln1, ln2;           /* of attention and feed-forward; post_norm says where */
@@ -36,9 +43,15 @@ typedef struct hsc__layer {
     int window;                    /* > 0: keys a query sees up to itself, itself included; as many after it when the
                                       model is not causal */
     hsc__rope rope;
+    /* Added to the scores: [n_heads][2 bias_span + 1], by key position - query position from -bias_span on; farther
+     * keys have what the ends have (T5). NULL: none. */
+    const float *bias;
+    int bias_span;
+    hsc__cross cross; /* scores are scaled by attn_scale too */
 } hsc__layer;
 
-typedef struct hsc__desc {
+typedef struct hsc__desc hsc__desc;
+struct hsc__desc {
     hsc_config config;
     hsc__nn_norm_kind norm_kind;
     float norm_eps;
@@ -48,6 +61,7 @@ typedef struct hsc__desc {
     /* Rows of w_q and w_k lie as GGUF's llama has them: pair (2i, 2i+1) is the field's (i, i + half). */
     bool interleaved_qk;
     float embed_scale; /* of the token embedding; 0: none */
+    float head_scale;  /* of ln_final on its way to the output matrix; 0: none (T5) */
     float logit_cap;   /* > 0: soft cap of the logits */
     /* Stored [d_vocab][d_model], [n_ctx][d_model], [n_segments][d_model]. The last two are added where they exist. */
     hsc__weight embed, pos_embed, segment_embed;
@@ -62,6 +76,7 @@ typedef struct hsc__desc {
         unembed; /* [d_vocab][d_model, or the outputs of w_head]; data NULL: the checkpoint has no output matrix */
     hsc__weight pooler; /* [d_model][d_model], followed by tanh (BERT) */
     hsc__layer *layers; /* [n_layers] */
-} hsc__desc;
+    hsc__desc *encoder; /* the stack whose ln_final the blocks' cross-attention reads; NULL: there is none */
+};
 
 #endif

@@ -2,9 +2,10 @@
  * One forward pass for every architecture description. It reads like the block's formula:
  *     x = resid + W_O attention(ln1(resid))
  *     resid = x + W_out act(W_in ln2(x))            (gated: act(W_in y) * (W_up y))
- * with the norms after the sums, both branches from the same residual, or norms of the branches, where the description
- * says so. Each step writes where the next reads; a watched site is shown between two steps, and what is fused when
- * nobody watches rounds the same way as what is not.
+ * where in a decoder that reads an encoder x gains W_O cross-attention(cross_ln1(x)) before the second line, and with
+ * the norms after the sums, both branches from the same residual, or norms of the branches, where the description says
+ * so. Each step writes where the next reads; a watched site is shown between two steps, and what is fused when nobody
+ * watches rounds the same way as what is not.
  */
 #include "base/parallel.h"
 #include "model/session.h"
@@ -157,20 +158,22 @@ static hsc_status project(hsc_session *s, const hsc__layer *l, int layer, const 
 typedef struct {
     hsc_session *s;
     int layer, n_done; /* pieces before the group that is running */
+    bool cross;
+    hsc__cache *store;
 } attention_watch;
 
 static int on_scores(void *user, int seq, int head, int first_query, int n_rows, int n_key, float *data, size_t stride)
 {
     const attention_watch *w = user;
-    return hsc__watch_block(w->s, HSC_ATTN_SCORES, w->layer, w->n_done + seq, head, first_query, n_rows, n_key, data,
-                            stride);
+    return hsc__watch_block(w->s, w->cross ? HSC_CROSS_ATTN_SCORES : HSC_ATTN_SCORES, w->layer, w->n_done + seq, head,
+                            first_query, n_rows, n_key, data, stride);
 }
 
 static int on_pattern(void *user, int seq, int head, int first_query, int n_rows, int n_key, float *data, size_t stride)
 {
     const attention_watch *w = user;
-    return hsc__watch_block(w->s, HSC_PATTERN, w->layer, w->n_done + seq, head, first_query, n_rows, n_key, data,
-                            stride);
+    return hsc__watch_block(w->s, w->cross ? HSC_CROSS_PATTERN : HSC_PATTERN, w->layer, w->n_done + seq, head,
+                            first_query, n_rows, n_key, data, stride);
 }
 
 static void on_row(void *user, int worker, int seq, int head, int query, int start, int low, int high, const float *row)
@@ -184,60 +187,92 @@ static void store_piece(void *context, size_t task, int worker)
     (void)worker;
     const attention_watch *w = context;
     const hsc_session *s = w->s;
-    const hsc_config *c = &s->desc->config;
     const hsc__piece *p = &s->pieces[task];
-    size_t kv_size = (size_t)c->n_kv_heads * (size_t)c->d_head, at = (size_t)p->row * kv_size;
-    hsc__kv kv = hsc__cache_kv(&s->cache, w->layer, p->seq);
+    size_t kv_size = (size_t)w->store->n_kv_heads * (size_t)w->store->d_head, at = (size_t)p->row * kv_size;
+    hsc__kv kv = hsc__cache_kv(w->store, w->layer, p->seq);
     hsc__kv_store(s->exec.kernels, &kv, p->position, p->n_rows, s->k + at, kv_size, s->v + at, kv_size);
 }
 
 enum { SEQ_GROUP = 64 }; /* sequences that one call of the attention takes: a bound for the list on the stack */
 
-/* z of the chunk: every sequence's queries over its own cache. */
-static hsc_status attend(hsc_session *s, const hsc__layer *l, int layer, hsc_error *err)
+/* What a piece's queries look at: their own sequence's cache, or the source that it reads. */
+static hsc__attention_seq keys_of(const hsc_session *s, const hsc__piece *p, int layer, bool cross)
+{
+    const hsc_session *e = s->encoder;
+    if (cross)
+        return (hsc__attention_seq){p->row, p->n_rows, p->position, s->seqs[p->seq].n_source,
+                                    hsc__cache_kv(&e->cross, layer, s->sources[p->seq])};
+    return (hsc__attention_seq){p->row, p->n_rows, p->position, p->position + p->n_rows,
+                                hsc__cache_kv(&s->cache, layer, p->seq)};
+}
+
+/* Everything of an attention but its sequences and watchers. The masks and the bias are of the stack's own tokens. */
+static hsc__attention attention_of(const hsc_session *s, const hsc__layer *l, bool cross)
 {
     const hsc_config *c = &s->desc->config;
-    attention_watch watch = {s, layer, 0};
     size_t q_size = (size_t)c->n_heads * (size_t)c->d_head;
-    bool stats = hsc__stats_wanted(s, layer);
-    hsc__parallel_for(s->exec.n_threads, (size_t)s->n_pieces, store_piece, &watch);
+    hsc__attention job = {.n_heads = c->n_heads,
+                          .n_kv_heads = c->n_kv_heads,
+                          .d_head = c->d_head,
+                          .scale = l->attn_scale,
+                          .q = s->q,
+                          .q_stride = q_size,
+                          .z = s->z,
+                          .z_stride = q_size};
+    if (cross) return job;
+    job.causal = c->causal;
+    job.window = s->mask.window ? s->mask.window : l->window;
+    job.sinks = s->mask.sinks;
+    job.allowed = s->allowed;
+    job.block = s->mask.block;
+    job.n_blocks = s->mask.n_blocks;
+    job.cap = l->attn_cap;
+    job.bias = l->bias;
+    job.bias_span = l->bias_span;
+    return job;
+}
+
+/* z of the chunk: every sequence's queries over what they look at. */
+static hsc_status attend(hsc_session *s, const hsc__layer *l, int layer, bool cross, hsc_error *err)
+{
+    attention_watch watch = {.s = s, .layer = layer, .cross = cross};
+    bool stats = !cross && hsc__stats_wanted(s, layer);
+    hsc_site scores = cross ? HSC_CROSS_ATTN_SCORES : HSC_ATTN_SCORES,
+             pattern = cross ? HSC_CROSS_PATTERN : HSC_PATTERN;
+    hsc__attention job = attention_of(s, l, cross);
     if (stats) hsc__stats_layer_begin(s);
     for (int done = 0; done < s->n_pieces; done += SEQ_GROUP) {
         hsc__attention_seq seqs[SEQ_GROUP];
         int n = s->n_pieces - done < SEQ_GROUP ? s->n_pieces - done : SEQ_GROUP;
-        for (int i = 0; i < n; i++) {
-            const hsc__piece *p = &s->pieces[done + i];
-            seqs[i] = (hsc__attention_seq){p->row, p->n_rows, p->position, p->position + p->n_rows,
-                                           hsc__cache_kv(&s->cache, layer, p->seq)};
-        }
+        for (int i = 0; i < n; i++) seqs[i] = keys_of(s, &s->pieces[done + i], layer, cross);
         watch.n_done = done;
-        hsc__attention job = {.n_heads = c->n_heads,
-                              .n_kv_heads = c->n_kv_heads,
-                              .d_head = c->d_head,
-                              .causal = c->causal,
-                              .window = s->mask.window ? s->mask.window : l->window,
-                              .sinks = s->mask.sinks,
-                              .allowed = s->allowed,
-                              .block = s->mask.block,
-                              .n_blocks = s->mask.n_blocks,
-                              .scale = l->attn_scale,
-                              .cap = l->attn_cap,
-                              .q = s->q,
-                              .q_stride = q_size,
-                              .z = s->z,
-                              .z_stride = q_size,
-                              .seqs = seqs,
-                              .n_seqs = n,
-                              .on_scores = hsc__watched(s, HSC_ATTN_SCORES, layer) ? on_scores : NULL,
-                              .on_pattern = hsc__watched(s, HSC_PATTERN, layer) ? on_pattern : NULL,
-                              .on_row = stats ? on_row : NULL,
-                              .user = &watch};
+        job.seqs = seqs;
+        job.n_seqs = n;
+        job.on_scores = hsc__watched(s, scores, layer) ? on_scores : NULL;
+        job.on_pattern = hsc__watched(s, pattern, layer) ? on_pattern : NULL;
+        job.on_row = stats ? on_row : NULL;
+        job.user = &watch;
         HSC_FAIL_IF(hsc__attention_forward(&s->exec, &job) != HSC_OK, HSC_ECANCELED,
                     "an observer of the attention of layer %d stopped the pass", layer);
     }
     if (stats) HSC_TRY(hsc__stats_layer_end(s, layer, err));
-    SHOW(HSC_Z, layer, s->z, (int)q_size);
+    SHOW(cross ? HSC_CROSS_Z : HSC_Z, layer, s->z, (int)job.z_stride);
     return HSC_OK;
+}
+
+/* Keys and values of the chunk go where the queries, and those of later passes, find them. */
+static void store_keys(hsc_session *s, hsc__cache *cache, int layer)
+{
+    attention_watch where = {.s = s, .layer = layer, .store = cache};
+    hsc__parallel_for(s->exec.n_threads, (size_t)s->n_pieces, store_piece, &where);
+}
+
+/* z of a block's own attention to x. */
+static hsc_status attend_self(hsc_session *s, const hsc__layer *l, int layer, const float *x, hsc_error *err)
+{
+    HSC_TRY(project(s, l, layer, x, err));
+    store_keys(s, &s->cache, layer);
+    return attend(s, l, layer, false, err);
 }
 
 static hsc_status feed_forward(hsc_session *s, const hsc__layer *l, int layer, const float *x, hsc_error *err)
@@ -268,18 +303,34 @@ static hsc_status add_attention(hsc_session *s, const hsc__layer *l, int layer, 
     return add_branch(s, &l->w_o, &l->ln1_post, s->z, HSC_ATTN_OUT, layer, err);
 }
 
+/* resid += W_O of what x's queries find in the source, whose keys and values were made when it was read. */
+static hsc_status add_cross(hsc_session *s, const hsc__layer *l, int layer, const float *x, hsc_error *err)
+{
+    static const hsc__norm none = {0};
+    hsc__linear q = product(&l->cross.w_q, x, s->q);
+    hsc__linear_forward(&s->exec, &q, 1, s->n_rows);
+    SHOW(HSC_CROSS_Q, layer, s->q, l->cross.w_q.n_out);
+    HSC_TRY(attend(s, l, layer, true, err));
+    HSC_TRY(add_branch(s, &l->cross.w_o, &none, s->z, HSC_CROSS_ATTN_OUT, layer, err));
+    SHOW(HSC_CROSS_RESID_MID, layer, s->resid, s->desc->config.d_model);
+    return HSC_OK;
+}
+
 /* Norms before the branches. In parallel the feed-forward's input is taken before attention is added, so that there is
  * no resid_mid. */
 static hsc_status run_pre_norm(hsc_session *s, const hsc__layer *l, int layer, hsc_error *err)
 {
     bool parallel = s->desc->parallel;
     HSC_TRY(show_norm(s, &l->ln1, s->x, HSC_LN1, layer, err));
-    HSC_TRY(project(s, l, layer, s->x, err));
-    HSC_TRY(attend(s, l, layer, err));
+    HSC_TRY(attend_self(s, l, layer, s->x, err));
     if (parallel) HSC_TRY(show_norm(s, &l->ln2, s->x, HSC_LN2, layer, err));
     HSC_TRY(add_attention(s, l, layer, err));
     if (!parallel) {
         SHOW(HSC_RESID_MID, layer, s->resid, s->desc->config.d_model);
+        if (l->cross.w_q.data) {
+            HSC_TRY(show_norm(s, &l->cross.ln, s->x, HSC_CROSS_LN1, layer, err));
+            HSC_TRY(add_cross(s, l, layer, s->x, err));
+        }
         HSC_TRY(show_norm(s, &l->ln2, s->x, HSC_LN2, layer, err));
     }
     HSC_TRY(feed_forward(s, l, layer, s->x, err));
@@ -287,15 +338,18 @@ static hsc_status run_pre_norm(hsc_session *s, const hsc__layer *l, int layer, h
     return HSC_OK;
 }
 
-/* Norms after the sums (Vaswani et al. 2017): ln1 is what the feed-forward reads and adds to, ln2 the next block's
- * resid_pre. */
+/* Norms after the sums (Vaswani et al. 2017): ln1, or cross_ln1, is what the feed-forward reads and adds to, ln2 the
+ * next block's resid_pre. */
 static hsc_status run_post_norm(hsc_session *s, const hsc__layer *l, int layer, hsc_error *err)
 {
-    HSC_TRY(project(s, l, layer, s->resid, err));
-    HSC_TRY(attend(s, l, layer, err));
+    HSC_TRY(attend_self(s, l, layer, s->resid, err));
     HSC_TRY(add_attention(s, l, layer, err));
     SHOW(HSC_RESID_MID, layer, s->resid, s->desc->config.d_model);
     HSC_TRY(show_norm(s, &l->ln1, s->resid, HSC_LN1, layer, err));
+    if (l->cross.w_q.data) {
+        HSC_TRY(add_cross(s, l, layer, s->resid, err));
+        HSC_TRY(show_norm(s, &l->cross.ln, s->resid, HSC_CROSS_LN1, layer, err));
+    }
     HSC_TRY(feed_forward(s, l, layer, s->resid, err));
     SHOW(HSC_RESID_POST, layer, s->resid, s->desc->config.d_model);
     return show_norm(s, &l->ln2, s->resid, HSC_LN2, layer, err);
@@ -396,6 +450,7 @@ static hsc_status unembed(hsc_session *s, hsc_error *err)
     norm_rows(s, &desc->ln_final, d, in, n, rows);
     SHOW(HSC_LN_FINAL, 0, rows, d);
     HSC_TRY(show_pooled(s, err));
+    if (desc->head_scale != 0) scale_rows(s, rows, n, d, desc->head_scale, 0);
     if (desc->w_head.data) {
         run_head(s, rows, n, other);
         rows = s->branch;
@@ -416,6 +471,23 @@ static hsc_status unembed(hsc_session *s, hsc_error *err)
     return HSC_OK;
 }
 
+/* What an encoder ends with: its final norm, and of that the keys and values for each block of the decoder. */
+static hsc_status serve_reader(hsc_session *s, hsc_error *err)
+{
+    const hsc_config *c = &s->reader->config;
+    int kv_size = c->n_kv_heads * c->d_head;
+    HSC_TRY(show_norm(s, &s->desc->ln_final, s->x, HSC_LN_FINAL, 0, err));
+    for (int layer = 0; layer < c->n_layers; layer++) {
+        const hsc__cross *cross = &s->reader->layers[layer].cross;
+        hsc__linear p[2] = {product(&cross->w_k, s->x, s->k), product(&cross->w_v, s->x, s->v)};
+        hsc__linear_forward(&s->exec, p, 2, s->n_rows);
+        SHOW(HSC_CROSS_K, layer, s->k, kv_size);
+        SHOW(HSC_CROSS_V, layer, s->v, kv_size);
+        store_keys(s, &s->cross, layer);
+    }
+    return HSC_OK;
+}
+
 hsc_status hsc__forward_chunk(hsc_session *s, const hsc_token *ids, hsc_error *err)
 {
     size_t d = (size_t)s->desc->config.d_model;
@@ -423,5 +495,5 @@ hsc_status hsc__forward_chunk(hsc_session *s, const hsc_token *ids, hsc_error *e
         memcpy(s->resid, s->start + (size_t)s->pieces[0].batch_row * d, (size_t)s->n_rows * d * sizeof(float));
     else HSC_TRY(embed(s, ids, err));
     for (int layer = s->first_layer; layer < s->desc->config.n_layers; layer++) HSC_TRY(run_layer(s, layer, err));
-    return unembed(s, err);
+    return s->reader ? serve_reader(s, err) : unembed(s, err);
 }

@@ -30,14 +30,28 @@ static uint64_t rope_floats(const hsc__desc *desc, int n_tokens)
     return 2 * pairs * (uint64_t)n_tokens;
 }
 
-static uint64_t activation_bytes(const hsc__desc *desc, const hsc_session_options *o, int n_tokens, int max_rows)
+static uint64_t activation_bytes(const hsc__desc *desc, const hsc__desc *reader, const hsc_session_options *o,
+                                 int n_tokens, int max_rows)
 {
     const hsc_config *c = &desc->config;
     uint64_t threads = (uint64_t)(o->n_threads ? o->n_threads : hsc__default_threads());
-    uint64_t floats = hsc__arena_floats(c, max_rows) + threads * hsc__scratch_floats(c, max_rows, n_tokens);
+    uint64_t floats = hsc__arena_floats(desc, reader, max_rows) + threads * hsc__scratch_floats(c, max_rows, n_tokens);
     floats += rope_floats(desc, n_tokens);
     uint64_t converted = o->compute == HSC_COMPUTE_F32 ? 0 : 2 * (uint64_t)max_rows * (uint64_t)hsc__widest_input(c);
     return floats * sizeof(float) + converted;
+}
+
+/* Adds what the encoder's session touches for a source of n_tokens: its own, and what the decoder's blocks make of it.
+ */
+static void add_encoder(const hsc__desc *desc, const hsc_session_options *o, int n_tokens, hsc_memory *out)
+{
+    const hsc__desc *encoder = desc->encoder;
+    hsc_session_options inner = *o;
+    if (!encoder) return;
+    int max_rows = hsc__chunk_rows(&encoder->config, o, n_tokens, 1);
+    inner.mask = (hsc_mask){0};
+    out->cache += cache_bytes(encoder, &inner, n_tokens, max_rows) + cache_bytes(desc, &inner, n_tokens, max_rows);
+    out->activations += activation_bytes(encoder, desc, o, n_tokens, max_rows);
 }
 
 /* All statistics with the default number of keys: four figures, the bins, and two numbers a key of each row. */
@@ -55,17 +69,19 @@ hsc_status hsc_model_memory(const hsc_model *m, const hsc_session_options *optio
     const hsc_session_options *o = options ? options : &defaults;
     const hsc_config *c = &m->desc.config;
     hsc__error_clear(err);
-    HSC_FAIL_IF(n_tokens < 1 || n_tokens > c->n_ctx, HSC_EINVAL, "n_tokens is %d, the model's context is %d", n_tokens,
-                c->n_ctx);
+    int n_ctx = m->desc.encoder && m->desc.encoder->config.n_ctx < c->n_ctx ? m->desc.encoder->config.n_ctx : c->n_ctx;
+    HSC_FAIL_IF(n_tokens < 1 || n_tokens > n_ctx, HSC_EINVAL, "n_tokens is %d, the model's context is %d", n_tokens,
+                n_ctx);
     int max_rows = hsc__chunk_rows(c, o, n_tokens, 1);
     uint64_t square = (uint64_t)n_tokens * (uint64_t)n_tokens;
     *out = (hsc_memory){.weights = tensor_bytes(m) - m->recast.from_bytes,
                         .converted = m->recast.n_bytes,
                         .cache = cache_bytes(&m->desc, o, n_tokens, max_rows),
-                        .activations = activation_bytes(&m->desc, o, n_tokens, max_rows),
+                        .activations = activation_bytes(&m->desc, NULL, o, n_tokens, max_rows),
                         .logits = (uint64_t)c->d_vocab * sizeof(float),
                         .patterns = square * (uint64_t)c->n_heads * (uint64_t)c->n_layers * sizeof(float),
                         .stats = stats_bytes(c, n_tokens)};
+    add_encoder(&m->desc, o, n_tokens, out);
     out->total = out->weights + out->cache + out->activations + out->logits;
     return HSC_OK;
 }

@@ -166,6 +166,10 @@ static hsc_status open_any(hsc_model *m, hsc_error *err)
     HSC_TRY(status);
     HSC_FAIL_IF(m->desc.config.d_head > HSC__MAX_D_HEAD || m->desc.config.d_head < 1, HSC_EUNSUPPORTED,
                 "%s: heads are %d wide, 1 to %d are supported", m->path, m->desc.config.d_head, HSC__MAX_D_HEAD);
+    const hsc__desc *encoder = m->desc.encoder;
+    HSC_FAIL_IF(encoder && (encoder->config.d_head > HSC__MAX_D_HEAD || encoder->config.d_head < 1), HSC_EUNSUPPORTED,
+                "%s: the encoder's heads are %d wide, 1 to %d are supported", m->path, encoder->config.d_head,
+                HSC__MAX_D_HEAD);
     hsc__source_warn_unused(&src);
     memcpy(m->warnings, src.warnings, sizeof m->warnings);
     m->n_warnings = src.n_warnings;
@@ -210,6 +214,11 @@ void hsc_model_close(hsc_model *m)
 const hsc_config *hsc_model_config(const hsc_model *m)
 {
     return &m->desc.config;
+}
+
+const hsc_config *hsc_model_encoder(const hsc_model *m)
+{
+    return m->desc.encoder ? &m->desc.encoder->config : NULL;
 }
 
 static hsc_status make_tokenizer(hsc_model *m)

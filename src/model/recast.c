@@ -69,16 +69,19 @@ static size_t bytes_converted(const hsc__weight *w, hsc_dtype dtype)
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The weights that multiply, in the order in which a pass reads them: seven of every layer, then the output. The
- * embedding is looked up row by row where it is mapped, also where the output is the same matrix. */
+/* The weights that multiply, in the order in which a pass reads them: those of every layer, the encoder's first, then
+ * the output. The embedding is looked up row by row where it is mapped, also where the output is the same matrix. */
 static hsc__weight *weight_at(hsc__desc *desc, size_t index)
 {
-    size_t layer = index / 7;
-    if (layer >= (size_t)desc->config.n_layers)
-        return index == 7 * (size_t)desc->config.n_layers ? &desc->unembed : NULL;
-    hsc__layer *l = &desc->layers[layer];
-    hsc__weight *const weights[7] = {&l->w_q, &l->w_k, &l->w_v, &l->w_o, &l->w_in, &l->w_up, &l->w_out};
-    return weights[index % 7];
+    enum { N = 11 };
+    size_t layer = index / N, n_encoder = desc->encoder ? (size_t)desc->encoder->config.n_layers : 0;
+    size_t n_layers = n_encoder + (size_t)desc->config.n_layers;
+    if (layer >= n_layers) return index == N * n_layers ? &desc->unembed : NULL;
+    hsc__layer *l = layer < n_encoder ? &desc->encoder->layers[layer] : &desc->layers[layer - n_encoder];
+    hsc__cross *c = &l->cross;
+    hsc__weight *const weights[N] = {&l->w_q, &l->w_k, &l->w_v,  &l->w_o,  &c->w_q,  &c->w_k,
+                                     &c->w_v, &c->w_o, &l->w_in, &l->w_up, &l->w_out};
+    return weights[index % N];
 }
 
 static bool is_wanted(const hsc__weight *w, hsc_dtype dtype, hsc__recast *r)

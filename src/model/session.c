@@ -20,10 +20,17 @@ typedef struct {
 
 enum { N_PARTS = 9 };
 
-static void list_parts(const hsc_config *c, hsc_session *s, part out[N_PARTS])
+static size_t kv_width(const hsc_config *c)
 {
+    return (size_t)c->n_kv_heads * (size_t)c->d_head;
+}
+
+static void list_parts(const hsc__desc *desc, const hsc__desc *reader, hsc_session *s, part out[N_PARTS])
+{
+    const hsc_config *c = &desc->config;
     size_t d = (size_t)c->d_model, q = (size_t)c->n_heads * (size_t)c->d_head;
-    size_t kv = (size_t)c->n_kv_heads * (size_t)c->d_head, m = (size_t)c->d_mlp;
+    size_t kv = kv_width(c), m = (size_t)c->d_mlp;
+    if (reader && kv_width(&reader->config) > kv) kv = kv_width(&reader->config);
     const size_t widths[N_PARTS] = {d, d, q, kv, kv, q, d, m, c->is_gated ? m : 0};
     for (int i = 0; i < N_PARTS; i++) out[i] = (part){NULL, widths[i]};
     if (!s) return;
@@ -31,11 +38,11 @@ static void list_parts(const hsc_config *c, hsc_session *s, part out[N_PARTS])
     for (int i = 0; i < N_PARTS; i++) out[i].pointer = pointers[i];
 }
 
-size_t hsc__arena_floats(const hsc_config *c, int max_rows)
+size_t hsc__arena_floats(const hsc__desc *desc, const hsc__desc *reader, int max_rows)
 {
     part parts[N_PARTS];
     size_t total = 0;
-    list_parts(c, NULL, parts);
+    list_parts(desc, reader, NULL, parts);
     for (int i = 0; i < N_PARTS; i++) total += round_up(parts[i].width * (size_t)max_rows, 16);
     return total;
 }
@@ -43,8 +50,8 @@ size_t hsc__arena_floats(const hsc_config *c, int max_rows)
 static hsc_status make_arena(hsc_session *s, hsc_error *err)
 {
     part parts[N_PARTS];
-    size_t total = hsc__arena_floats(&s->desc->config, s->max_rows);
-    list_parts(&s->desc->config, s, parts);
+    size_t total = hsc__arena_floats(s->desc, s->reader, s->max_rows);
+    list_parts(s->desc, s->reader, s, parts);
     s->arena = hsc__malloc_aligned(total * sizeof(float));
     s->positions = hsc__malloc((size_t)s->max_rows * sizeof *s->positions);
     s->segments = hsc__malloc((size_t)s->max_rows * sizeof *s->segments);
@@ -79,7 +86,9 @@ static hsc_status make_rope(hsc_session *s, const hsc__rope *rope, hsc_error *er
 
 static hsc_status make_lists(hsc_session *s, hsc_error *err)
 {
-    size_t n = (size_t)s->max_seqs, sites = (size_t)HSC_N_SITES * (size_t)s->desc->config.n_layers;
+    s->n_watch_layers = s->desc->config.n_layers;
+    if (s->reader && s->reader->config.n_layers > s->n_watch_layers) s->n_watch_layers = s->reader->config.n_layers;
+    size_t n = (size_t)s->max_seqs, sites = (size_t)HSC_N_SITES * (size_t)s->n_watch_layers;
     s->pieces = hsc__calloc(n, sizeof *s->pieces);
     s->seqs = hsc__calloc(n + 1, sizeof *s->seqs);
     s->watch = hsc__calloc(sites, 1);
@@ -118,16 +127,42 @@ int hsc__chunk_rows(const hsc_config *c, const hsc_session_options *o, int max_t
     return (int)(all < chunk ? all : chunk);
 }
 
+static hsc_status new_session(hsc_session **out, const hsc_model *model, const hsc__desc *desc, const hsc__desc *reader,
+                              const hsc_session_options *o, hsc_error *err);
+
+/* The keys and values that the reader's blocks make of an encoder's output. */
+static hsc_status make_cross(hsc_session *s, const hsc_session_options *o, hsc_error *err)
+{
+    if (!s->reader) return HSC_OK;
+    return hsc__cache_init(&s->cross, s->reader, o->cache, s->max_seqs, s->max_tokens, s->max_rows, 0, false, err);
+}
+
+/* Of the options, what is about a source. */
+static hsc_status make_encoder(hsc_session *s, const hsc_session_options *o, hsc_error *err)
+{
+    hsc_session_options inner = *o;
+    if (!s->desc->encoder) return HSC_OK;
+    inner.max_tokens = o->max_source;
+    inner.mask = (hsc_mask){0};
+    s->sources = hsc__calloc((size_t)s->max_seqs, sizeof *s->sources);
+    if (!s->sources) return hsc__fail_memory(err, (size_t)s->max_seqs * sizeof *s->sources, "a session");
+    for (int i = 0; i < s->max_seqs; i++) s->sources[i] = i;
+    return new_session(&s->encoder, s->model, s->desc->encoder, s->desc, &inner, err);
+}
+
 static hsc_status make(hsc_session *s, const hsc_session_options *o, hsc_error *err)
 {
     const hsc_config *c = &s->desc->config;
+    HSC_TRY(make_encoder(s, o, err));
+    int longest = s->encoder && s->encoder->max_tokens > s->max_tokens ? s->encoder->max_tokens : s->max_tokens;
     int n_threads = o->n_threads ? o->n_threads : hsc__default_threads();
     hsc_compute compute = o->compute == HSC_COMPUTE_AUTO ? hsc_model_auto_compute(s->model) : o->compute;
-    HSC_TRY(hsc__exec_init(&s->exec, n_threads, hsc__scratch_floats(c, s->max_rows, s->max_tokens), compute,
-                           s->max_rows, hsc__widest_input(c), err));
+    HSC_TRY(hsc__exec_init(&s->exec, n_threads, hsc__scratch_floats(c, s->max_rows, longest), compute, s->max_rows,
+                           hsc__widest_input(c), err));
     HSC_TRY(make_lists(s, err));
     HSC_TRY(hsc__cache_init(&s->cache, s->desc, o->cache, s->max_seqs, s->max_tokens, s->max_rows, s->mask.window,
                             s->mask.sinks == 0, err));
+    HSC_TRY(make_cross(s, o, err));
     HSC_TRY(copy_allowed(s, err));
     HSC_TRY(make_arena(s, err));
     for (int i = 0; i < c->n_layers; i++) {
@@ -147,12 +182,16 @@ static hsc_status check_mask(const hsc_mask *m, int max_tokens, hsc_error *err)
     return HSC_OK;
 }
 
-static hsc_status check_options(const hsc_session_options *o, const hsc_config *c, hsc_error *err)
+static hsc_status check_options(const hsc_session_options *o, const hsc__desc *desc, hsc_error *err)
 {
+    const hsc_config *c = &desc->config;
+    int most_source = desc->encoder ? desc->encoder->config.n_ctx : 0;
     HSC_FAIL_IF(o->n_threads < 0 || o->n_threads > 1024, HSC_EINVAL, "n_threads is %d, 0 to 1024 are accepted",
                 o->n_threads);
     HSC_FAIL_IF(o->max_tokens < 0 || o->max_tokens > c->n_ctx, HSC_EINVAL,
                 "max_tokens is %d, the model's context is %d", o->max_tokens, c->n_ctx);
+    HSC_FAIL_IF(o->max_source < 0 || o->max_source > most_source, HSC_EINVAL,
+                "max_source is %d, the encoder's context is %d", o->max_source, most_source);
     HSC_FAIL_IF(o->max_seqs < 0 || o->max_seqs > 1 << 20, HSC_EINVAL, "max_seqs is %d, 0 to %d are accepted",
                 o->max_seqs, 1 << 20);
     HSC_FAIL_IF((unsigned)o->cache >= HSC_N_DTYPES, HSC_EINVAL, "cache type %d does not exist", (int)o->cache);
@@ -162,19 +201,15 @@ static hsc_status check_options(const hsc_session_options *o, const hsc_config *
     return HSC_OK;
 }
 
-hsc_status hsc_session_new(hsc_session **out, const hsc_model *model, const hsc_session_options *options,
-                           hsc_error *err)
+static hsc_status new_session(hsc_session **out, const hsc_model *model, const hsc__desc *desc, const hsc__desc *reader,
+                              const hsc_session_options *o, hsc_error *err)
 {
-    static const hsc_session_options defaults;
-    const hsc_session_options *o = options ? options : &defaults;
-    const hsc_config *c = &model->desc.config;
-    *out = NULL;
-    hsc__error_clear(err);
-    HSC_TRY(check_options(o, c, err));
+    const hsc_config *c = &desc->config;
     hsc_session *s = hsc__calloc(1, sizeof *s);
     if (!s) return hsc__fail_memory(err, sizeof *s, "a session");
     s->model = model;
-    s->desc = &model->desc;
+    s->desc = desc;
+    s->reader = reader;
     s->max_tokens = o->max_tokens ? o->max_tokens : c->n_ctx;
     s->max_seqs = o->max_seqs ? o->max_seqs : 1;
     s->mask = o->mask;
@@ -188,10 +223,23 @@ hsc_status hsc_session_new(hsc_session **out, const hsc_model *model, const hsc_
     return HSC_OK;
 }
 
+hsc_status hsc_session_new(hsc_session **out, const hsc_model *model, const hsc_session_options *options,
+                           hsc_error *err)
+{
+    static const hsc_session_options defaults;
+    const hsc_session_options *o = options ? options : &defaults;
+    *out = NULL;
+    hsc__error_clear(err);
+    HSC_TRY(check_options(o, &model->desc, err));
+    return new_session(out, model, &model->desc, NULL, o, err);
+}
+
 void hsc_session_free(hsc_session *s)
 {
     if (!s) return;
     hsc_session_record_clear(s);
+    hsc_session_free(s->encoder);
+    hsc__free(s->sources);
     hsc__stats_free(s);
     hsc__free(s->kept);
     hsc__free(s->observers);
@@ -204,6 +252,7 @@ void hsc_session_free(hsc_session *s)
     hsc__free(s->positions);
     hsc__free(s->segments);
     hsc__cache_free(&s->cache);
+    hsc__cache_free(&s->cross);
     hsc__free(s->allowed);
     hsc__free(s->pieces);
     hsc__free(s->seqs);
@@ -227,12 +276,20 @@ hsc_compute hsc_session_compute(const hsc_session *s)
     return s->exec.compute;
 }
 
+static hsc_status check_source(const hsc_session *s, int seq, hsc_error *err)
+{
+    HSC_FAIL_IF(s->encoder && hsc_session_source_length(s, seq) == 0, HSC_EINVAL,
+                "%s is an encoder-decoder and sequence %d has no source: hsc_session_read_source comes first",
+                s->desc->config.name, seq);
+    return HSC_OK;
+}
+
 /* Fills s->seqs from the batch and checks every limit. */
 static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err)
 {
     const hsc_config *c = &s->desc->config;
     int n_seqs = b->seq_lengths ? b->n_seqs : 1;
-    size_t keys = 0, cells = 0;
+    hsc__batch_seq sum = {0};
     HSC_FAIL_IF(b->n_tokens < 1, HSC_EINVAL, "the batch has no tokens");
     HSC_FAIL_IF(!b->seq_lengths && (b->n_seqs < 0 || b->n_seqs > 1), HSC_EINVAL,
                 "n_seqs is %d and seq_lengths is NULL, which means one sequence", b->n_seqs);
@@ -249,9 +306,16 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
         HSC_FAIL_IF((int64_t)past + n > s->max_tokens, HSC_EINVAL,
                     "sequence %d would have %lld tokens, this session was made for %d", i, (long long)past + n,
                     s->max_tokens);
-        s->seqs[i] = (hsc__batch_seq){(int)row, n, past, keys, cells};
-        keys += (size_t)hsc__batch_n_key(&s->seqs[i]);
-        cells += (size_t)n * (size_t)hsc__batch_n_key(&s->seqs[i]);
+        HSC_TRY(check_source(s, i, err));
+        sum.row = (int)row;
+        sum.n_query = n;
+        sum.past = past;
+        sum.n_source = hsc_session_source_length(s, i);
+        s->seqs[i] = sum;
+        sum.keys += (size_t)hsc__batch_n_key(&s->seqs[i]);
+        sum.cells += (size_t)n * (size_t)hsc__batch_n_key(&s->seqs[i]);
+        sum.source_keys += (size_t)sum.n_source;
+        sum.source_cells += (size_t)n * (size_t)sum.n_source;
         row += n;
     }
     HSC_FAIL_IF(row != b->n_tokens, HSC_EINVAL, "the sequences have %lld tokens together, the batch has %d",
@@ -266,7 +330,8 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
     HSC_FAIL_IF(b->first_layer < 0 || b->first_layer > (b->resid ? c->n_layers : 0), HSC_EINVAL,
                 "first_layer is %d, the model has %d layers, and a layer past 0 wants resid", b->first_layer,
                 c->n_layers);
-    s->seqs[n_seqs] = (hsc__batch_seq){.row = b->n_tokens, .keys = keys, .cells = cells};
+    sum.row = b->n_tokens;
+    s->seqs[n_seqs] = sum;
     s->start = b->resid;
     s->first_layer = b->first_layer;
     s->n_seqs = n_seqs;
@@ -359,4 +424,28 @@ hsc_status hsc_session_logits(const hsc_session *s, hsc_view *out, hsc_error *er
     HSC_FAIL_IF(!s->valid || !s->n_logits, HSC_ENOTFOUND, "the last pass made no logits");
     *out = (hsc_view){s->logits, 2, {s->n_logits, s->desc->config.d_vocab}};
     return HSC_OK;
+}
+
+hsc_status hsc_session_read_source(hsc_session *s, const hsc_batch *batch, hsc_error *err)
+{
+    hsc_session *e = s->encoder;
+    hsc__error_clear(err);
+    HSC_FAIL_IF(!e, HSC_EINVAL, "%s has no encoder: it reads no source", s->desc->config.name);
+    hsc_session_reset(s);
+    for (int i = 0; i < e->max_seqs; i++) e->cross.seqs[i].length = 0;
+    hsc_batch source = {.ids = batch->ids,
+                        .n_tokens = batch->n_tokens,
+                        .seq_lengths = batch->seq_lengths,
+                        .n_seqs = batch->n_seqs,
+                        .logits = HSC_LOGITS_NONE};
+    hsc_status status = hsc_forward(e, &source, err);
+    if (status != HSC_OK) return hsc__fail_prefix(err, status, "the source");
+    for (int i = 0; i < e->n_seqs; i++) e->cross.seqs[i].length = e->seqs[i].n_query;
+    return HSC_OK;
+}
+
+int hsc_session_source_length(const hsc_session *s, int seq)
+{
+    if (!s->encoder || seq < 0 || seq >= s->max_seqs) return 0;
+    return s->encoder->cross.seqs[s->sources[seq]].length;
 }

@@ -22,6 +22,8 @@ typedef struct hsc__batch_seq {
     int past;         /* tokens that the cache held before */
     size_t keys;      /* keys of the sequences before this one: what their last query may see, added up */
     size_t cells;     /* n_query x keys of the sequences before this one */
+    int n_source;     /* tokens of the source that the sequence reads; 0: it reads none */
+    size_t source_keys, source_cells; /* the same sums of what cross-attention sees */
 } hsc__batch_seq;
 
 /* The keys that the last query of a sequence may see. */
@@ -72,6 +74,13 @@ struct hsc_session {
     const hsc_model *model;
     const hsc__desc *desc;
     hsc__exec exec;
+
+    /* An encoder-decoder has two sessions: the decoder's, which callers hold, and the encoder's, which that one owns.
+     * What depends on the source alone is the encoder's: its own sites, cross_k and cross_v, and their cache. */
+    hsc_session *encoder;    /* of a decoder */
+    int *sources;            /* of a decoder: [max_seqs] the encoder's sequence that a sequence reads */
+    const hsc__desc *reader; /* of an encoder: the decoder's description */
+    hsc__cache cross;        /* of an encoder: what the reader's blocks make of its output; length 0: no source */
     int max_tokens, max_seqs;
     int max_rows; /* rows that go through a layer together */
 
@@ -102,7 +111,8 @@ struct hsc_session {
     int n_logits;
 
     /* Who looks where. */
-    unsigned char *watch; /* [HSC_N_SITES][n_layers], HSC__WATCH_ bits; global sites use layer 0 */
+    unsigned char *watch; /* [HSC_N_SITES][n_watch_layers], HSC__WATCH_ bits; global sites use layer 0 */
+    int n_watch_layers;
     hsc__kept *kept;
     size_t n_kept, kept_capacity;
     hsc_observer *observers;
@@ -112,8 +122,8 @@ struct hsc_session {
 
 /* session.c */
 
-/* Floats of the activations of a chunk of max_rows rows. */
-size_t hsc__arena_floats(const hsc_config *config, int max_rows);
+/* Floats of the activations of a chunk of max_rows rows; `reader` is of an encoder, or NULL. */
+size_t hsc__arena_floats(const hsc__desc *desc, const hsc__desc *reader, int max_rows);
 /* Rows that go through a layer together in a session of these options. */
 int hsc__chunk_rows(const hsc_config *config, const hsc_session_options *options, int max_tokens, int max_seqs);
 /* Floats of scratch that a worker needs, and the widest input of a product. */
@@ -125,7 +135,7 @@ int hsc__widest_input(const hsc_config *config);
 /* The bits of a site; layer is 0 for global sites. */
 static inline int hsc__watched(const hsc_session *s, hsc_site site, int layer)
 {
-    return s->watch[(size_t)site * (size_t)s->desc->config.n_layers + (size_t)layer];
+    return s->watch[(size_t)site * (size_t)s->n_watch_layers + (size_t)layer];
 }
 
 /* Makes room for everything that this batch (s->seqs) will record. */
@@ -140,8 +150,19 @@ hsc_status hsc__watch_rows(hsc_session *s, hsc_site site, int layer, float *data
 int hsc__watch_block(hsc_session *s, hsc_site site, int layer, int piece, int head, int first_query, int n_rows,
                      int n_key, float *data, size_t stride);
 
-/* Floats a row of a row site has in this model; 0 for attn_scores and pattern. */
+/* Floats a row of a row site has in this stack; 0 for scores and patterns. */
 int hsc__site_row_size(const hsc__desc *desc, hsc_site site);
+
+/* sites.c: a site enc_x of callers is x in the encoder's session. */
+
+/* HSC_N_SITES: the site is not the encoder's own. */
+hsc_site hsc__site_in_encoder(hsc_site site);
+/* What callers know a site of this session as. */
+hsc_site hsc__site_outside(const hsc_session *s, hsc_site site);
+static inline bool hsc__site_is_cross(hsc_site site)
+{
+    return site >= HSC_CROSS_LN1 && site <= HSC_CROSS_RESID_MID;
+}
 
 /* stats.c */
 

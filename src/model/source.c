@@ -332,8 +332,7 @@ hsc_status hsc__meta_vocab(const hsc__source *src, int *out, hsc_error *err)
     return HSC_OK;
 }
 
-hsc_status hsc__config_act(const hsc__source *src, const char *field, const char *fallback, hsc__act *out,
-                           hsc_error *err)
+hsc_status hsc__act_find(const hsc__source *src, const char *field, const char *name, hsc__act *out, hsc_error *err)
 {
     static const struct {
         const char *name;
@@ -346,8 +345,6 @@ hsc_status hsc__config_act(const hsc__source *src, const char *field, const char
         {"swish", HSC__ACT_SILU},          {"tanh", HSC__ACT_TANH},
         {"linear", HSC__ACT_NONE},
     };
-    const char *name;
-    HSC_TRY(hsc__json_string(src->config, field, fallback, &name, src->config_path, err));
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(known[i].name, name) == 0) {
             *out = known[i].act;
@@ -356,4 +353,12 @@ hsc_status hsc__config_act(const hsc__source *src, const char *field, const char
     }
     return hsc__fail(err, HSC_EUNSUPPORTED, 0, "%s: field \"%s\": activation \"%s\" is not supported", src->config_path,
                      field, name);
+}
+
+hsc_status hsc__config_act(const hsc__source *src, const char *field, const char *fallback, hsc__act *out,
+                           hsc_error *err)
+{
+    const char *name;
+    HSC_TRY(hsc__json_string(src->config, field, fallback, &name, src->config_path, err));
+    return hsc__act_find(src, field, name, out, err);
 }

@@ -104,6 +104,9 @@ hsc_status hsc__source_rows(const hsc__source *src, const char *name, int *out, 
 hsc_status hsc__config_act(const hsc__source *src, const char *field, const char *fallback, hsc__act *out,
                            hsc_error *err);
 
+/* The same of a name that the field gave; a field may hold more than the name (T5). */
+hsc_status hsc__act_find(const hsc__source *src, const char *field, const char *name, hsc__act *out, hsc_error *err);
+
 /* Memory that lives as long as the model; NULL when out. */
 void *hsc__source_alloc(hsc__source *src, size_t n_bytes);
 

@@ -9,7 +9,23 @@
 
 static bool is_pattern(hsc_site site)
 {
-    return site == HSC_ATTN_SCORES || site == HSC_PATTERN;
+    return site == HSC_ATTN_SCORES || site == HSC_PATTERN || site == HSC_CROSS_ATTN_SCORES || site == HSC_CROSS_PATTERN;
+}
+
+/* The session that a caller's site belongs to, and what it is called there. */
+static hsc_session *home_of(const hsc_session *session, hsc_site *site)
+{
+    hsc_session *s = (hsc_session *)(uintptr_t)session;
+    hsc_site inner = hsc__site_in_encoder(*site);
+    if (!s->encoder) return s;
+    if (inner != HSC_N_SITES) *site = inner;
+    return inner != HSC_N_SITES || *site == HSC_CROSS_K || *site == HSC_CROSS_V ? s->encoder : s;
+}
+
+/* The stack whose sizes a site of this session has. */
+static const hsc__desc *stack_of(const hsc_session *s, hsc_site site)
+{
+    return s->reader && hsc__site_is_cross(site) ? s->reader : s->desc;
 }
 
 int hsc__site_row_size(const hsc__desc *desc, hsc_site site)
@@ -18,9 +34,13 @@ int hsc__site_row_size(const hsc__desc *desc, hsc_site site)
     switch (site) {
     case HSC_Q:
     case HSC_ROT_Q:
+    case HSC_CROSS_Q:
+    case HSC_CROSS_Z:
     case HSC_Z: return c->n_heads * c->d_head;
     case HSC_K:
     case HSC_ROT_K:
+    case HSC_CROSS_K:
+    case HSC_CROSS_V:
     case HSC_V: return c->n_kv_heads * c->d_head;
     case HSC_MLP_PRE:
     case HSC_MLP_UP:
@@ -28,14 +48,16 @@ int hsc__site_row_size(const hsc__desc *desc, hsc_site site)
     case HSC_LOGITS: return c->d_vocab;
     case HSC_LN_HEAD: return desc->w_head.n_out;
     case HSC_ATTN_SCORES:
-    case HSC_PATTERN: return 0;
+    case HSC_PATTERN:
+    case HSC_CROSS_ATTN_SCORES:
+    case HSC_CROSS_PATTERN: return 0;
     default: return c->d_model;
     }
 }
 
 static void mark(hsc_session *s, hsc_site site, int layer, int bit)
 {
-    size_t n = (size_t)s->desc->config.n_layers;
+    size_t n = (size_t)s->n_watch_layers;
     bool all = layer < 0 && hsc_site_per_layer(site);
     for (size_t i = 0; i < n; i++) {
         if (all || i == (size_t)(hsc_site_per_layer(site) ? layer : 0))
@@ -45,12 +67,12 @@ static void mark(hsc_session *s, hsc_site site, int layer, int bit)
 
 static hsc_status check_place(const hsc_session *s, hsc_site site, int layer, hsc_error *err)
 {
-    const hsc_config *c = &s->desc->config;
+    int n_layers = hsc_model_site_layers(s->model, site);
     HSC_FAIL_IF((unsigned)site >= HSC_N_SITES, HSC_EINVAL, "site %d does not exist", (int)site);
     HSC_FAIL_IF(!hsc_model_has_site(s->model, site), HSC_EINVAL, "a model of architecture %s has no site \"%s\"",
-                c->arch, hsc_site_name(site));
-    HSC_FAIL_IF(hsc_site_per_layer(site) && (layer < -1 || layer >= c->n_layers), HSC_EINVAL,
-                "layer %d does not exist, the model has %d", layer, c->n_layers);
+                s->desc->config.arch, hsc_site_name(site));
+    HSC_FAIL_IF(hsc_site_per_layer(site) && (layer < -1 || layer >= n_layers), HSC_EINVAL,
+                "layer %d does not exist, the model has %d", layer, n_layers);
     return HSC_OK;
 }
 
@@ -74,57 +96,63 @@ static hsc_status check_recorded(const hsc_session *s, const hsc_record *r, int 
     const hsc__kept *kept = find_kept(s, r->site, layer);
     HSC_FAIL_IF(kept && (kept->spec.head != r->head || kept->spec.query != r->query), HSC_EINVAL,
                 "%s of layer %d is recorded already, with head %d and query %d (-1: every one): a place has one record",
-                hsc_site_name(r->site), layer, kept->spec.head, kept->spec.query);
+                hsc_site_name(hsc__site_outside(s, r->site)), layer, kept->spec.head, kept->spec.query);
     return HSC_OK;
 }
 
-hsc_status hsc_session_record(hsc_session *s, const hsc_record *record, hsc_error *err)
+hsc_status hsc_session_record(hsc_session *session, const hsc_record *record, hsc_error *err)
 {
     hsc_record r = *record;
     hsc__error_clear(err);
-    HSC_TRY(check_place(s, r.site, r.layer, err));
+    HSC_TRY(check_place(session, r.site, r.layer, err));
+    int n_layers = hsc_model_site_layers(session->model, r.site);
+    hsc_session *s = home_of(session, &r.site);
     HSC_FAIL_IF(r.head < -1 || r.head >= s->desc->config.n_heads, HSC_EINVAL, "head %d does not exist, a layer has %d",
                 r.head, s->desc->config.n_heads);
     HSC_FAIL_IF(r.query < -1, HSC_EINVAL, "query %d does not exist", r.query);
     if (!is_pattern(r.site)) r.head = r.query = -1;
     bool each = hsc_site_per_layer(r.site) && r.layer < 0;
-    int first = each || !hsc_site_per_layer(r.site) ? 0 : r.layer, last = each ? s->desc->config.n_layers - 1 : first;
+    int first = each || !hsc_site_per_layer(r.site) ? 0 : r.layer, last = each ? n_layers - 1 : first;
     for (int layer = first; layer <= last; layer++) HSC_TRY(check_recorded(s, &r, layer, err));
     HSC_TRY(hsc__grow(&s->kept, &s->kept_capacity, s->n_kept + (size_t)(last - first + 1), sizeof *s->kept, err));
     for (r.layer = first; r.layer <= last; r.layer++) {
         if (!find_kept(s, r.site, r.layer)) s->kept[s->n_kept++] = (hsc__kept){.spec = r};
     }
     mark(s, r.site, record->layer, HSC__WATCH_RECORD);
-    s->valid = false;
+    session->valid = s->valid = false;
     return HSC_OK;
 }
 
 static void clear_bit(hsc_session *s, int bit)
 {
-    size_t n = (size_t)HSC_N_SITES * (size_t)s->desc->config.n_layers;
+    size_t n = (size_t)HSC_N_SITES * (size_t)s->n_watch_layers;
     for (size_t i = 0; i < n; i++) s->watch[i] &= (unsigned char)~bit;
 }
 
 void hsc_session_record_clear(hsc_session *s)
 {
+    if (s->encoder) hsc_session_record_clear(s->encoder);
     for (size_t i = 0; i < s->n_kept; i++) hsc__free(s->kept[i].data);
     s->n_kept = 0;
     if (s->watch) clear_bit(s, HSC__WATCH_RECORD);
 }
 
-hsc_status hsc_session_observe(hsc_session *s, const hsc_observer *o, hsc_error *err)
+hsc_status hsc_session_observe(hsc_session *session, const hsc_observer *observer, hsc_error *err)
 {
+    hsc_observer o = *observer;
     hsc__error_clear(err);
-    HSC_TRY(check_place(s, o->site, o->layer, err));
-    HSC_FAIL_IF(!o->fn, HSC_EINVAL, "an observer needs a function");
+    HSC_TRY(check_place(session, o.site, o.layer, err));
+    HSC_FAIL_IF(!o.fn, HSC_EINVAL, "an observer needs a function");
+    hsc_session *s = home_of(session, &o.site);
     HSC_TRY(hsc__grow(&s->observers, &s->observers_capacity, s->n_observers + 1, sizeof *s->observers, err));
-    s->observers[s->n_observers++] = *o;
-    mark(s, o->site, o->layer, HSC__WATCH_OBSERVE);
+    s->observers[s->n_observers++] = o;
+    mark(s, o.site, o.layer, HSC__WATCH_OBSERVE);
     return HSC_OK;
 }
 
 void hsc_session_observe_clear(hsc_session *s)
 {
+    if (s->encoder) hsc_session_observe_clear(s->encoder);
     s->n_observers = 0;
     clear_bit(s, HSC__WATCH_OBSERVE);
 }
@@ -140,11 +168,18 @@ static int kept_queries(const hsc__kept *r, const hsc__batch_seq *q)
     return r->spec.query < 0 ? q->n_query : r->spec.query < q->n_query ? 1 : 0;
 }
 
+static int kept_keys(const hsc__kept *r, const hsc__batch_seq *q)
+{
+    return hsc__site_is_cross(r->spec.site) ? q->n_source : hsc__batch_n_key(q);
+}
+
 /* Where the block of sequence `seq` starts; seq = n_seqs gives the whole size. */
 static size_t pattern_offset(const hsc_session *s, const hsc__kept *r, int seq)
 {
     const hsc__batch_seq *q = &s->seqs[seq];
-    return (size_t)kept_heads(s, r) * (r->spec.query < 0 ? q->cells : q->keys);
+    bool cross = hsc__site_is_cross(r->spec.site);
+    size_t cells = cross ? q->source_cells : q->cells, keys = cross ? q->source_keys : q->keys;
+    return (size_t)kept_heads(s, r) * (r->spec.query < 0 ? cells : keys);
 }
 
 hsc_status hsc__watch_prepare(hsc_session *s, hsc_error *err)
@@ -154,7 +189,7 @@ hsc_status hsc__watch_prepare(hsc_session *s, hsc_error *err)
         if (r->spec.site == HSC_LOGITS) continue; /* the logits of the pass itself are the record */
         size_t need = is_pattern(r->spec.site)
                           ? pattern_offset(s, r, s->n_seqs)
-                          : (size_t)s->n_tokens * (size_t)hsc__site_row_size(s->desc, r->spec.site);
+                          : (size_t)s->n_tokens * (size_t)hsc__site_row_size(stack_of(s, r->spec.site), r->spec.site);
         if (need <= r->capacity) continue;
         hsc__free(r->data);
         r->capacity = 0;
@@ -167,9 +202,11 @@ hsc_status hsc__watch_prepare(hsc_session *s, hsc_error *err)
 
 static int call_observers(hsc_session *s, const hsc_block *block)
 {
+    hsc_block shown = *block;
+    shown.site = hsc__site_outside(s, block->site);
     for (size_t i = 0; i < s->n_observers; i++) {
         const hsc_observer *o = &s->observers[i];
-        if (same_place(block->site, block->layer, o->site, o->layer) && o->fn(o->user, block)) return 1;
+        if (same_place(block->site, block->layer, o->site, o->layer) && o->fn(o->user, &shown)) return 1;
     }
     return 0;
 }
@@ -183,7 +220,7 @@ hsc_status hsc__watch_rows(hsc_session *s, hsc_site site, int layer, float *data
             hsc_block block = {
                 site, layer, p->seq, -1, p->position, p->n_rows, row_size, stride, data + (size_t)p->row * stride};
             HSC_FAIL_IF(call_observers(s, &block), HSC_ECANCELED, "an observer at %s stopped the pass",
-                        hsc_site_name(site));
+                        hsc_site_name(hsc__site_outside(s, site)));
         }
     }
     for (size_t i = 0; i < s->n_kept; i++) {
@@ -201,9 +238,9 @@ static void keep_block(const hsc_session *s, const hsc__kept *r, const hsc__piec
                        int n_rows, int n_key, const float *data, size_t stride)
 {
     const hsc__batch_seq *q = &s->seqs[p->seq];
-    int n_full = hsc__batch_n_key(q), n_queries = kept_queries(r, q);
+    int n_full = kept_keys(r, q), n_queries = kept_queries(r, q);
     if (r->spec.head >= 0 && head != r->spec.head) return;
-    float unseen = r->spec.site == HSC_PATTERN ? 0 : -INFINITY;
+    float unseen = r->spec.site == HSC_ATTN_SCORES ? -INFINITY : 0;
     float *base = r->data + pattern_offset(s, r, p->seq) +
                   (size_t)(r->spec.head < 0 ? head : 0) * (size_t)n_queries * (size_t)n_full;
     for (int i = 0; i < n_rows; i++) {
@@ -231,34 +268,40 @@ int hsc__watch_block(hsc_session *s, hsc_site site, int layer, int piece, int he
     return 0;
 }
 
-hsc_status hsc_session_activation(const hsc_session *s, hsc_site site, int layer, int seq, hsc_view *out,
+/* The shape of a row site's rows: heads apart where it has heads. */
+static hsc_view view_rows(const hsc_session *s, hsc_site site, const float *rows, int n)
+{
+    const hsc__desc *stack = stack_of(s, site);
+    int row_size = hsc__site_row_size(stack, site), d_head = stack->config.d_head;
+    bool heads = (site >= HSC_Q && site <= HSC_ROT_K) || (site >= HSC_CROSS_Q && site <= HSC_CROSS_V) ||
+                 site == HSC_Z || site == HSC_CROSS_Z;
+    if (heads) return (hsc_view){rows, 3, {n, row_size / d_head, d_head}};
+    return (hsc_view){rows, 2, {n, row_size}};
+}
+
+hsc_status hsc_session_activation(const hsc_session *session, hsc_site site, int layer, int seq, hsc_view *out,
                                   hsc_error *err)
 {
-    const hsc_config *c = &s->desc->config;
-    HSC_TRY(check_place(s, site, layer, err));
+    const char *name = hsc_site_name(site);
+    HSC_TRY(check_place(session, site, layer, err));
     HSC_FAIL_IF(layer < 0 && hsc_site_per_layer(site), HSC_EINVAL, "layer %d does not exist, the model has %d", layer,
-                c->n_layers);
+                hsc_model_site_layers(session->model, site));
+    const hsc_session *s = home_of(session, &site);
     const hsc__kept *r = find_kept(s, site, layer);
     bool before = hsc_site_per_layer(site) ? layer < s->first_layer : s->start && site <= HSC_POS_EMBED;
     bool missing = !r || !s->valid || before;
-    HSC_FAIL_IF(missing && !hsc_site_per_layer(site), HSC_ENOTFOUND, "%s was not recorded in the last pass",
-                hsc_site_name(site));
-    HSC_FAIL_IF(missing, HSC_ENOTFOUND, "%s of layer %d was not recorded in the last pass", hsc_site_name(site), layer);
+    HSC_FAIL_IF(missing && !hsc_site_per_layer(site), HSC_ENOTFOUND, "%s was not recorded in the last pass", name);
+    HSC_FAIL_IF(missing, HSC_ENOTFOUND, "%s of layer %d was not recorded in the last pass", name, layer);
     HSC_FAIL_IF(seq < 0 || seq >= s->n_seqs, HSC_EINVAL, "sequence %d does not exist, the batch had %d", seq,
                 s->n_seqs);
     const hsc__batch_seq *q = &s->seqs[seq];
     if (is_pattern(site)) {
-        *out = (hsc_view){
-            r->data + pattern_offset(s, r, seq), 3, {kept_heads(s, r), kept_queries(r, q), hsc__batch_n_key(q)}};
+        *out =
+            (hsc_view){r->data + pattern_offset(s, r, seq), 3, {kept_heads(s, r), kept_queries(r, q), kept_keys(r, q)}};
         return HSC_OK;
     }
-    int row_size = hsc__site_row_size(s->desc, site);
     const float *rows = site == HSC_LOGITS ? s->logits : r->data;
-    *out = (hsc_view){rows + (size_t)q->row * (size_t)row_size, 2, {q->n_query, row_size}};
-    if (site >= HSC_Q && site <= HSC_ROT_K) {
-        *out = (hsc_view){out->data, 3, {q->n_query, row_size / c->d_head, c->d_head}};
-    } else if (site == HSC_Z) {
-        *out = (hsc_view){out->data, 3, {q->n_query, c->n_heads, c->d_head}};
-    }
+    size_t first = (size_t)q->row * (size_t)hsc__site_row_size(stack_of(s, site), site);
+    *out = view_rows(s, site, rows + first, q->n_query);
     return HSC_OK;
 }

@@ -61,6 +61,16 @@ static bool ends(const search *s, hsc_token id)
     return s->length + 1 >= s->limit;
 }
 
+/* What may not be written; at the last place, all but what must stand there. */
+static void rule_out(search *s)
+{
+    for (int i = 0; i < s->o->n_barred; i++)
+        if (s->o->barred[i] >= 0 && s->o->barred[i] < s->n_vocab) s->logits[s->o->barred[i]] = -INFINITY;
+    if (!s->o->last || !s->o->max_tokens || s->length + 1 < s->limit) return;
+    for (int i = 0; i < s->n_vocab; i++) s->logits[i] = -INFINITY;
+    if (*s->o->last >= 0 && *s->o->last < s->n_vocab) s->logits[*s->o->last] = 0;
+}
+
 /* log softmax, then the penalties, as transformers has them in this order. */
 static hsc_status weigh(search *s, int b, const float *row, int *n, hsc_error *err)
 {
@@ -72,6 +82,7 @@ static hsc_status weigh(search *s, int b, const float *row, int *n, hsc_error *e
     for (int i = 0; i < s->n_vocab; i++) s->logits[i] = (float)((double)row[i] - shift);
     HSC_TRY(hsc_filter_logits(&s->o->sampling, s->run[b].ids, (size_t)s->length, (size_t)s->n_prompt, s->logits,
                               s->n_vocab, err));
+    rule_out(s);
     for (int i = 0; i < s->n_vocab; i++)
         offer(s, n, &(choice){.score = s->logits[i] + s->run[b].score, .parent = b, .id = i});
     return HSC_OK;
@@ -115,7 +126,7 @@ static bool all_done(const search *s)
 static float finished_score(const search *s, int index)
 {
     const choice *c = &s->choices[index];
-    float score = c->score / powf((float)(s->length + 1 - s->n_prompt), s->o->length_penalty);
+    float score = c->score / powf((float)(s->length + 1 - s->n_prompt + s->o->n_written), s->o->length_penalty);
     if (all_done(s) && s->o->early_stop) score += BARRED;
     if (!s->can_improve) score += BARRED;
     return c->ended && index < s->o->n_beams ? score : score + BARRED;
@@ -201,7 +212,8 @@ static hsc_status reorder(search *s, const int *parent, hsc_error *err)
 /* Whether a running beam may still become better than the worst finished text. */
 static void judge_improvement(search *s)
 {
-    float best = s->run[0].score / powf((float)(s->length - s->n_prompt), s->o->length_penalty), worst = INFINITY;
+    float best = s->run[0].score / powf((float)(s->length - s->n_prompt + s->o->n_written), s->o->length_penalty),
+          worst = INFINITY;
     bool better = false;
     for (int b = 0; b < s->o->n_beams; b++) worst = s->done[b].score < worst ? s->done[b].score : worst;
     for (int b = 0; b < s->o->n_beams; b++) better = better || best > (s->is_done[b] ? worst : BARRED);
@@ -267,6 +279,9 @@ static hsc_status check(const hsc_session *session, const hsc_beam_options *o, i
     HSC_FAIL_IF(!isfinite(o->length_penalty), HSC_EINVAL, "the length penalty is not finite");
     HSC_FAIL_IF(o->max_tokens < 0, HSC_EINVAL, "max_tokens is %d; it goes from 0 (no limit) up", o->max_tokens);
     HSC_FAIL_IF(n_prompt < 1, HSC_EINVAL, "the prompt is empty");
+    HSC_FAIL_IF(o->n_written < 0 || o->n_written >= n_prompt || (o->max_tokens && o->max_tokens <= o->n_written),
+                HSC_EINVAL, "n_written is %d, of a prompt of %d tokens and at most %d to be written", o->n_written,
+                n_prompt, o->max_tokens);
     HSC_FAIL_IF(n_prompt > limit, HSC_EINVAL, "the prompt has %d tokens, the context has room for %d", n_prompt, limit);
     return HSC_OK;
 }
@@ -276,7 +291,8 @@ static hsc_status prepare(search *s, const hsc_token *prompt, int limit, hsc_err
 {
     int n_beams = s->o->n_beams, n_ends = s->o->n_end_tokens;
     s->limit = limit + 1;
-    if (s->o->max_tokens && s->o->max_tokens < s->limit - s->n_prompt) s->limit = s->n_prompt + s->o->max_tokens;
+    int most = s->o->max_tokens - s->o->n_written;
+    if (s->o->max_tokens && most < s->limit - s->n_prompt) s->limit = s->n_prompt + most;
     s->n_choices = (n_ends > 1 ? 1 + n_ends : 2) * n_beams;
     s->choices = hsc__calloc((size_t)s->n_choices, sizeof *s->choices);
     s->logits = hsc__calloc((size_t)s->n_vocab, sizeof *s->logits);
@@ -310,7 +326,9 @@ static hsc_status hand_out(const search *s, hsc_beam *out, int *n_out, hsc_error
         if (!to->ids) return hsc__fail_memory(err, (size_t)n * sizeof *to->ids, "the texts of a beam search");
         memcpy(to->ids, from->ids + s->n_prompt, (size_t)n * sizeof *to->ids);
         (*n_out)++;
-        to->finish = !any ? HSC_FINISH_CALLER : n == s->o->max_tokens ? HSC_FINISH_LENGTH : HSC_FINISH_CONTEXT;
+        to->finish = !any                                      ? HSC_FINISH_CALLER
+                     : n == s->o->max_tokens - s->o->n_written ? HSC_FINISH_LENGTH
+                                                               : HSC_FINISH_CONTEXT;
         for (int i = 0; any && i < s->o->n_end_tokens; i++)
             if (to->ids[n - 1] == s->o->end_tokens[i]) to->finish = HSC_FINISH_END;
     }

@@ -7,6 +7,7 @@
 #include "model/session.h"
 #include "tasks/reply.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct sample {
@@ -62,6 +63,8 @@ static hsc_status check(const hsc_session *s, const hsc_token *prompt, int n_pro
     HSC_FAIL_IF(n_samples < 1 || n_samples > s->max_seqs, HSC_EINVAL,
                 "%d samples were asked for, the session has room for %d sequences", n_samples, s->max_seqs);
     HSC_FAIL_IF(o->max_tokens < 0, HSC_EINVAL, "max_tokens is %d; it goes from 0 (no limit) up", o->max_tokens);
+    HSC_FAIL_IF(o->last && (*o->last < 0 || *o->last >= s->desc->config.d_vocab), HSC_EINVAL,
+                "last is %d, the vocabulary has %d tokens", (int)*o->last, s->desc->config.d_vocab);
     HSC_FAIL_IF(o->keep < 0, HSC_EINVAL, "keep is %d; it goes from 0 up", o->keep);
     HSC_FAIL_IF(o->n_cached < 0 || o->n_cached > hsc_session_length(s, 0), HSC_EINVAL,
                 "n_cached is %d, the session holds %d tokens", o->n_cached, hsc_session_length(s, 0));
@@ -83,8 +86,11 @@ static bool copy_options(hsc_generator *g, const hsc_generate_options *o)
     g->o.n_samples = o->n_samples ? o->n_samples : 1;
     g->o.end_tokens = copy(g, o->end_tokens, o->n_end_tokens, sizeof *o->end_tokens);
     g->o.records = copy(g, o->records, o->n_records, sizeof *o->records);
+    g->o.barred = copy(g, o->barred, o->n_barred, sizeof *o->barred);
+    g->o.last = copy(g, o->last, o->last != NULL, sizeof *o->last);
     g->stops = hsc__arena_alloc(&g->arena, (size_t)(o->n_stops + 1) * sizeof *g->stops);
-    bool ok = g->stops && (!o->n_end_tokens || g->o.end_tokens) && (!o->n_records || g->o.records);
+    bool ok = g->stops && (!o->n_end_tokens || g->o.end_tokens) && (!o->n_records || g->o.records) &&
+              (!o->n_barred || g->o.barred) && (!o->last || g->o.last);
     for (int i = 0; ok && i < o->n_stops; i++) {
         size_t n = strlen(o->stops[i]);
         g->stops[i] = (hsc__stop){hsc__arena_strndup(&g->arena, o->stops[i], n), n};
@@ -244,8 +250,11 @@ static hsc_status choose(hsc_generator *g, sample *s, const float *row, hsc_toke
 {
     const hsc_sampling *how = &g->o.sampling;
     memcpy(g->logits, row, (size_t)g->n_vocab * sizeof *row);
+    for (int i = 0; i < g->o.n_barred; i++)
+        if (g->o.barred[i] >= 0 && g->o.barred[i] < g->n_vocab) g->logits[g->o.barred[i]] = -INFINITY;
     HSC_TRY(hsc_filter_logits(how, s->all, s->n_all, g->n_prompt, g->logits, g->n_vocab, err));
     HSC_TRY(hsc_sample_token(g->logits, g->n_vocab, how->temperature > 0 ? &s->random : NULL, id, err));
+    if (g->o.last && g->o.max_tokens && s->n_all - g->n_prompt + 1 == (size_t)g->o.max_tokens) *id = *g->o.last;
     s->out.log_prob += hsc_log_prob(row, g->n_vocab, *id);
     return HSC_OK;
 }

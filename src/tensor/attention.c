@@ -19,6 +19,16 @@ static int round_up(int n, int step)
     return (n + step - 1) / step * step;
 }
 
+static int max_int(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
 size_t hsc__attention_scratch(const hsc__kernels *kernels, int max_key, int d_head)
 {
     size_t d = (size_t)d_head, unpacked = (size_t)HSC__K_CHUNK * d; /* a chunk of values, or a panel of keys */
@@ -107,10 +117,22 @@ static int align_down(int n)
     return n - n % SOFTMAX_ALIGN;
 }
 
+/* row[key] += what the key's distance gets; keys beyond the table's ends get what the ends have. */
+static void add_bias(const block *b, int query, int low, int high, float *row)
+{
+    int span = b->a->bias_span;
+    const float *bias = b->a->bias + (size_t)b->head * (size_t)(2 * span + 1) + span; /* of distance 0 */
+    int near = max_int(low, min_int(high, query - span)), far = max_int(near, min_int(high, query + span + 1));
+    for (int k = low; k < near; k++) row[k] += bias[-span];
+    b->k->add(row + near, bias + (near - query), far - near, row + near);
+    for (int k = far; k < high; k++) row[k] += bias[span];
+}
+
 /* What a mask that is not an interval hides inside [low, high), and a bias that depends on the distance. */
 static void mask_inside(const block *b, int query, int low, int high, float *row)
 {
     const hsc__attention *a = b->a;
+    if (a->bias) add_bias(b, query, low, high, row);
     if (a->alibi)
         for (int k = low; k < high; k++) row[k] += a->alibi[b->head] * (float)(k - query);
     if (a->sinks > 0 && a->window > 0)
@@ -155,16 +177,6 @@ static int weights(const block *b)
                   b->s + (size_t)r * b->stride);
     }
     return stop;
-}
-
-static int max_int(int a, int b)
-{
-    return a > b ? a : b;
-}
-
-static int min_int(int a, int b)
-{
-    return a < b ? a : b;
 }
 
 /* sum[row] (from 0 or going on) over the keys [from, to) for n_rows rows that all see them. */

@@ -31,10 +31,13 @@ typedef void (*hsc__attention_row_fn)(void *user, int worker, int seq, int head,
 typedef struct hsc__attention {
     int n_heads, n_kv_heads, d_head;
     bool causal;
-    int window;         /* > 0: a query sees keys > its position - window, and < its position + window */
-    float scale;        /* of the dot product */
-    float cap;          /* > 0: scores become cap * tanh(score / cap) */
-    int sinks;          /* with a window: the first keys stay visible (Xiao et al. 2023) */
+    int window;  /* > 0: a query sees keys > its position - window, and < its position + window */
+    float scale; /* of the dot product */
+    float cap;   /* > 0: scores become cap * tanh(score / cap) */
+    int sinks;   /* with a window: the first keys stay visible (Xiao et al. 2023) */
+    /* [n_heads][2 bias_span + 1]: score += bias of key - query, cut to +-bias_span (Raffel et al. 2020); NULL: none */
+    const float *bias;
+    int bias_span;
     const float *alibi; /* [n_heads] slopes: score += slope * (key - query) (Press et al. 2021); NULL: none */
     /* Block-sparse attention: allowed[query / block * n_blocks + key / block] != 0; NULL: every block. */
     const unsigned char *allowed;

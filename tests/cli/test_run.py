@@ -44,8 +44,9 @@ class Run(ProgramTest):
     def test_every_site(self):
         text = self.good("run", "--sites", "help")
         names = [line.split()[0].removesuffix(".L") for line in text.splitlines() if line.startswith("  ")]
-        self.assertEqual(len(names), 25)
+        self.assertEqual(len(names), 53)
         absent = {"rot_q", "rot_k", "mlp_up", "token_type_embed", "pooled", "ln_head"}
+        absent |= {name for name in names if name.startswith(("enc_", "cross_"))}  # an encoder-decoder's
         got = self.sort(",".join(name for name in names if name not in absent), "--layers", "L1")
         self.assertEqual({name.split(".")[0] for name in got}, set(names) - absent | {"ids"})
         shapes = {"q": [6, 3, 16], "z": [6, 3, 16], "mlp_pre": [6, 192], "attn_scores": [3, 6, 6]}

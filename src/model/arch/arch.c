@@ -24,6 +24,7 @@ static const hsc__arch table[] = {
     {"distilbert", hsc__distilbert_from_folder, NULL},
     {"modernbert", hsc__modernbert_from_folder, NULL},
     {"modern-bert", NULL, hsc__modernbert_from_gguf},
+    {"t5", hsc__t5_from_folder, NULL},
 };
 
 hsc_status hsc__arch_find(const char *name, const char *path, const hsc__arch **out, hsc_error *err)
@@ -47,6 +48,15 @@ hsc_status hsc__desc_layers(hsc__source *src, hsc__desc *desc, hsc_error *err)
     desc->layers = hsc__source_alloc(src, n_bytes);
     if (!desc->layers) return hsc__fail_memory(err, n_bytes, "the layer descriptions");
     memset(desc->layers, 0, n_bytes);
+    return HSC_OK;
+}
+
+hsc_status hsc__desc_encoder(hsc__source *src, hsc__desc *desc, hsc_error *err)
+{
+    hsc__desc *encoder = hsc__source_alloc(src, sizeof *encoder);
+    if (!encoder) return hsc__fail_memory(err, sizeof *encoder, "the encoder's description");
+    *encoder = (hsc__desc){.config = {.arch = desc->config.arch, .name = desc->config.name}};
+    desc->encoder = encoder;
     return HSC_OK;
 }
 

@@ -18,6 +18,9 @@ hsc_status hsc__arch_find(const char *name, const char *path, const hsc__arch **
 /* Allocates desc->layers, zeroed. */
 hsc_status hsc__desc_layers(hsc__source *src, hsc__desc *desc, hsc_error *err);
 
+/* Makes desc->encoder, all zeros but the names. */
+hsc_status hsc__desc_encoder(hsc__source *src, hsc__desc *desc, hsc_error *err);
+
 /* The embedding and the output matrix, both `width` wide: `head` when the file has it, else the embedding. `tie` is
  * what the configuration says; a file that contradicts it is warned about. Names are full names, prefix included. */
 hsc_status hsc__bind_unembed(hsc__source *src, hsc__desc *desc, int width, const char *embed, const char *head,
@@ -49,6 +52,7 @@ HSC__ARCH_READER(hsc__roberta_from_folder);
 HSC__ARCH_READER(hsc__distilbert_from_folder);
 HSC__ARCH_READER(hsc__modernbert_from_folder);
 HSC__ARCH_READER(hsc__modernbert_from_gguf);
+HSC__ARCH_READER(hsc__t5_from_folder);
 #undef HSC__ARCH_READER
 
 /* From a llama2.c checkpoint, whose configuration is its header. */

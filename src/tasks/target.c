@@ -1,0 +1,111 @@
+/* How the text that an encoder-decoder writes begins and ends, as its files say it: generation_config.json where there
+ * is one, else config.json with what its family takes for granted, or GGUF's metadata. */
+#include "base/file.h"
+#include "formats/json.h"
+#include "model/model.h"
+#include "tasks/settings.h"
+
+#include <string.h>
+
+/* What transformers' configurations hold where the file is silent; -1: nothing. */
+static const struct {
+    const char *arch;
+    int64_t start, end;
+} families[] = {{"bart", 2, 2}, {"marian", 58100, 0}, {"t5", -1, -1}};
+
+typedef struct {
+    const json_t *json; /* may be NULL */
+    const char *path;
+    int n_vocab;
+} file;
+
+/* The token of a field, or `fallback` where it is absent or null. Of a list it is the first. */
+static hsc_status read_token(const file *f, const char *field, int64_t fallback, int64_t *out, hsc_error *err)
+{
+    const json_t *value = json_object_get(f->json, field);
+    *out = fallback;
+    if (json_is_array(value)) value = json_array_get(value, 0);
+    if (!value || json_is_null(value)) return HSC_OK;
+    HSC_FAIL_IF(!json_is_integer(value), HSC_EFORMAT, "%s: field \"%s\" is not a token's number", f->path, field);
+    *out = json_integer_value(value);
+    HSC_FAIL_IF(*out < 0 || *out >= f->n_vocab, HSC_EFORMAT, "%s: field \"%s\" is %lld, the vocabulary has %d tokens",
+                f->path, field, (long long)*out, f->n_vocab);
+    return HSC_OK;
+}
+
+/* Single tokens of bad_words_ids; words of several are left to whoever draws. */
+static hsc_status read_barred(const file *f, hsc_target *out, hsc_error *err)
+{
+    const json_t *words = json_object_get(f->json, "bad_words_ids");
+    for (size_t i = 0; i < json_array_size(words); i++) {
+        const json_t *word = json_array_get(words, i), *id = json_array_get(word, 0);
+        if (json_array_size(word) != 1) continue;
+        HSC_FAIL_IF(!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= f->n_vocab,
+                    HSC_EFORMAT, "%s: field \"bad_words_ids\": entry %zu is not a token of the vocabulary of %d",
+                    f->path, i, f->n_vocab);
+        HSC_FAIL_IF(out->n_barred == HSC_TARGET_BARRED, HSC_EUNSUPPORTED,
+                    "%s: field \"bad_words_ids\": more than %d tokens", f->path, (int)HSC_TARGET_BARRED);
+        out->barred[out->n_barred++] = (hsc_token)json_integer_value(id);
+    }
+    return HSC_OK;
+}
+
+static hsc_status fill(const file *f, int64_t start, int64_t end, hsc_target *out, hsc_error *err)
+{
+    int64_t id;
+    if (start < 0) HSC_TRY(read_token(f, "pad_token_id", -1, &start, err));
+    HSC_TRY(read_token(f, "bos_token_id", start, &start, err));
+    HSC_TRY(read_token(f, "decoder_start_token_id", start, &start, err));
+    HSC_FAIL_IF(start < 0 || start >= f->n_vocab, HSC_EFORMAT,
+                "%s: field \"decoder_start_token_id\" is missing: nothing says how a text begins", f->path);
+    out->start[out->n_start++] = (hsc_token)start;
+    HSC_TRY(read_token(f, "forced_bos_token_id", -1, &id, err));
+    if (id >= 0) out->start[out->n_start++] = (hsc_token)id;
+    HSC_TRY(read_token(f, "forced_eos_token_id", end < f->n_vocab ? end : -1, &id, err));
+    out->last = (hsc_token)id;
+    return read_barred(f, out, err);
+}
+
+static hsc_status from_folder(const hsc_model *model, hsc_target *out, hsc_error *err)
+{
+    static const char *const names[] = {"generation_config.json", "config.json"};
+    hsc__string path = {0};
+    json_t *json = NULL;
+    hsc_status status = HSC_OK;
+    int64_t start = -1, end = -1;
+    for (size_t i = 0; i < 2 && !json && status == HSC_OK; i++) {
+        status = hsc__settings_load(&json, model->path, names[i], &path, err);
+        if (i == 0) continue;
+        for (size_t k = 0; k < sizeof families / sizeof *families; k++) {
+            if (strcmp(families[k].arch, model->desc.config.arch) != 0) continue;
+            start = families[k].start;
+            end = families[k].end;
+        }
+    }
+    file f = {json, path.data ? path.data : model->path, model->desc.config.d_vocab};
+    if (status == HSC_OK) status = fill(&f, start, end, out, err);
+    json_decref(json);
+    hsc__string_free(&path);
+    return status;
+}
+
+static hsc_status from_gguf(hsc_model *model, hsc_target *out, hsc_error *err)
+{
+    char key[64];
+    int64_t id;
+    snprintf(key, sizeof key, "%s.decoder_start_token_id", model->desc.config.arch);
+    pthread_mutex_lock(&model->lock);
+    hsc_status status = hsc__gguf_get_int(model->gguf, key, 0, 0, model->desc.config.d_vocab - 1, &id, err);
+    pthread_mutex_unlock(&model->lock);
+    HSC_TRY(status);
+    out->start[out->n_start++] = (hsc_token)id;
+    return HSC_OK;
+}
+
+hsc_status hsc_model_target(const hsc_model *model, hsc_target *out, hsc_error *err)
+{
+    *out = (hsc_target){.last = -1};
+    hsc__error_clear(err);
+    HSC_FAIL_IF(!model->desc.encoder, HSC_EINVAL, "%s has no encoder: its texts go on from a prompt", model->path);
+    return model->gguf ? from_gguf((hsc_model *)(uintptr_t)model, out, err) : from_folder(model, out, err);
+}
