@@ -3,12 +3,14 @@
  *
  * Peak (a multiply-add loop in registers on all threads) and read bandwidth are measured beside every figure, in the
  * same repeat, so that a busy or throttled machine moves both; each line gives medians. One thread is timed by its own
- * processor time. WORDs pick kernels and types: "gemm", "few", "Q4_1".
+ * processor time. WORDs pick kernels and types: "gemm", "few", "row", "Q4_1".
  */
 #include "kernels/kernels.h"
 #include "base/alloc.h"
 #include "base/dtype.h"
+#include "base/pages.h"
 #include "base/parallel.h"
+#include "tensor/linear.h"
 
 #include "bench/limits.h"
 
@@ -135,6 +137,51 @@ static void bench_product(const shape *s)
     hsc__free_aligned(j.x);
     hsc__free_aligned(j.y);
     hsc__free_aligned(j.scratch);
+}
+
+/* One row through a weight, as a token that is made takes it: the loop of tensor/linear.c in the type's own kind. */
+typedef struct {
+    hsc_dtype dtype;
+    hsc_compute compute;
+    bool by_input;
+    int n_out, n_in;
+} row_product;
+
+static const char *const compute_names[] = {
+    [HSC_COMPUTE_F32] = "f32", [HSC_COMPUTE_BF16] = "bf16", [HSC_COMPUTE_Q8] = "q8"};
+
+static void bench_row_product(const row_product *r)
+{
+    hsc__exec exec;
+    hsc__weight w = {.dtype = r->dtype, .transposed = r->by_input, .n_out = r->n_out, .n_in = r->n_in};
+    w.row_bytes = hsc__dtype_bytes(r->dtype, (size_t)(r->by_input ? r->n_out : r->n_in));
+    size_t bytes = w.row_bytes * (size_t)(r->by_input ? r->n_in : r->n_out);
+    float *x = hsc__malloc_aligned((size_t)(r->n_in + r->n_out) * sizeof *x);
+    if (!x || hsc__exec_init(&exec, bench.threads, hsc__linear_scratch(1), r->compute, 1, r->n_in, NULL) != HSC_OK)
+        exit(1);
+    for (int i = 0; i < r->n_in; i++) x[i] = (float)(i % 17) / 16 - 0.5f;
+    hsc__linear product = {&w, x, (size_t)r->n_in, x + r->n_in, (size_t)r->n_out, NULL, 0};
+    exec.kernels = bench.kernels;
+    double rate[MAX_REPEATS], of_read[MAX_REPEATS];
+    int calls = 1 + (int)(100e6 / (double)bytes);
+    for (int i = -1; i < bench.repeats; i++) {
+        double read = limit_read(bench.threads, bench.pool, POOL_BYTES / 2), start = seconds();
+        for (int c = 0; c < calls; c++, bench.pool_at += bytes) {
+            if (bench.pool_at + bytes > POOL_BYTES) bench.pool_at = 0;
+            w.data = bench.pool + bench.pool_at;
+            hsc__linear_forward(&exec, &product, 1, 1);
+        }
+        double each = (seconds() - start) / calls;
+        if (i < 0) continue;
+        rate[i] = (double)bytes / each * 1e-9;
+        of_read[i] = (double)bytes / each / read;
+    }
+    double gb = median(rate, bench.repeats), part = median(of_read, bench.repeats);
+    printf("row        %-6s %-4s %5d x %5d%s  %6.1f GB/s  %5.1f%% of read bandwidth\n", type_names[r->dtype],
+           compute_names[r->compute], r->n_out, r->n_in, r->by_input ? " t" : "  ", gb, 100 * part);
+    fflush(stdout);
+    hsc__exec_free(&exec);
+    hsc__free_aligned(x);
 }
 
 /* Row and element kernels: ns and GB/s of a row that stays in the second-level cache, on one thread. */
@@ -274,6 +321,24 @@ static const shape shapes[] = {
     {"few", HSC_Q5_1, false, true, false, 1, 1536, 576},      {"few", HSC_Q5_1, false, true, false, 12, 1536, 576},
 };
 
+/* Shapes of SmolLM2-135M and, by input, of GPT-2. */
+static const row_product row_products[] = {
+    {HSC_F32, HSC_COMPUTE_F32, false, 1536, 576},   {HSC_F32, HSC_COMPUTE_F32, false, 576, 1536},
+    {HSC_F32, HSC_COMPUTE_F32, false, 576, 576},    {HSC_F32, HSC_COMPUTE_F32, false, 49152, 576},
+    {HSC_F32, HSC_COMPUTE_F32, true, 2304, 768},    {HSC_F32, HSC_COMPUTE_F32, true, 3072, 768},
+    {HSC_F32, HSC_COMPUTE_F32, true, 768, 3072},    {HSC_F16, HSC_COMPUTE_F32, false, 1536, 576},
+    {HSC_BF16, HSC_COMPUTE_F32, false, 1536, 576},  {HSC_BF16, HSC_COMPUTE_BF16, false, 1536, 576},
+    {HSC_BF16, HSC_COMPUTE_BF16, false, 576, 1536}, {HSC_BF16, HSC_COMPUTE_BF16, false, 49152, 576},
+    {HSC_Q8_0, HSC_COMPUTE_Q8, false, 1536, 576},   {HSC_Q8_0, HSC_COMPUTE_Q8, false, 576, 1536},
+    {HSC_Q8_0, HSC_COMPUTE_Q8, false, 49152, 576},  {HSC_Q4_0, HSC_COMPUTE_Q8, false, 1536, 576},
+    {HSC_Q4_1, HSC_COMPUTE_Q8, false, 1536, 576},   {HSC_Q4_1, HSC_COMPUTE_Q8, false, 576, 1536},
+    {HSC_Q5_0, HSC_COMPUTE_Q8, false, 1536, 576},   {HSC_Q5_1, HSC_COMPUTE_Q8, false, 1536, 576},
+    {HSC_IQ4_NL, HSC_COMPUTE_Q8, false, 1536, 576}, {HSC_Q2_K, HSC_COMPUTE_Q8, false, 1536, 768},
+    {HSC_Q3_K, HSC_COMPUTE_Q8, false, 1536, 768},   {HSC_Q4_K, HSC_COMPUTE_Q8, false, 1536, 768},
+    {HSC_Q5_K, HSC_COMPUTE_Q8, false, 1536, 768},   {HSC_Q6_K, HSC_COMPUTE_Q8, false, 1536, 768},
+    {HSC_IQ4_XS, HSC_COMPUTE_Q8, false, 1536, 768},
+};
+
 static bool is_wanted(const char *name, hsc_dtype dtype, int n_words, char **words)
 {
     if (n_words == 0) return true;
@@ -311,11 +376,15 @@ int main(int argc, char **argv)
     if (bench.threads == 1) use_own_time();
     bench.pool = hsc__malloc_aligned(POOL_BYTES);
     if (!bench.pool) return 1;
+    hsc__pages_prefer_huge(bench.pool, POOL_BYTES); /* as the pages of a checkpoint are where the system can */
     fill_pool();
     printf("%s, %d threads: peak %.1f GFLOP/s, read %.1f GB/s\n", bench.kernels->name, bench.threads,
            limit_peak(bench.threads) * 1e-9, limit_read(bench.threads, bench.pool, POOL_BYTES) * 1e-9);
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         if (is_wanted(shapes[i].name, shapes[i].dtype, argc - at, argv + at)) bench_product(&shapes[i]);
+    }
+    for (size_t i = 0; i < sizeof row_products / sizeof row_products[0]; i++) {
+        if (is_wanted("row", row_products[i].dtype, argc - at, argv + at)) bench_row_product(&row_products[i]);
     }
     for (size_t i = 0; i < sizeof row_kernels / sizeof row_kernels[0]; i++) {
         if (is_wanted(row_kernels[i].name, HSC_OTHER, argc - at, argv + at)) bench_row(&row_kernels[i]);

@@ -2,6 +2,7 @@
 #include "base/file.h"
 
 #include "base/alloc.h"
+#include "base/pages.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,6 +52,7 @@ hsc_status hsc__map_open(hsc__map *out, const char *path, hsc_error *err)
     close(fd);
     errno = saved;
     if (address == MAP_FAILED) return fail_system(err, path, "map");
+    hsc__pages_prefer_huge(address, out->size);
     out->address = address;
     out->data = address;
     return HSC_OK;

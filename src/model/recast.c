@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/dtype.h"
+#include "base/pages.h"
 #include "base/parallel.h"
-#include "model/pages.h"
 
 #include <string.h>
 #include <time.h>
@@ -159,6 +159,7 @@ hsc_status hsc__recast_weights(hsc__desc *desc, hsc_dtype dtype, int n_threads, 
         hsc__recast_free(out);
         return hsc__fail_memory(err, (size_t)n_bytes, "the converted weights");
     }
+    hsc__pages_prefer_huge(out->data, out->n_bytes);
     convert(desc, dtype, n_threads, scratch, out);
     hsc__free(scratch);
     out->seconds = now() - begin;

@@ -6,8 +6,8 @@
 #include "model/convert/convert.h"
 
 #include "base/dtype.h"
+#include "base/pages.h"
 #include "base/parallel.h"
-#include "model/pages.h"
 
 #include <math.h>
 #include <string.h>
