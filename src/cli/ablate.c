@@ -18,17 +18,20 @@ static const hsc__option options[] = {
         "before it, if there is one; \"in quotes\" as it stands; #123 is an id."),
     OPTION("file", 'f', HSC__OPT_TEXT, "FILE", file, 0, 0, "Texts, one a line, instead of TEXT; the metric is loss."),
     OPTION("pairs", 0, HSC__OPT_TEXT, "FILE", pairs, 0, 0,
-           "JSONL, an object a line: \"prompt\" with \"right\" and \"wrong\" (or \"io\" and \"s\"). The metric is the "
-           "logit of the right answer's first token minus the wrong one's."),
+           "Pairs as scan reads them, marked text or JSONL: each wording up to its query is a prompt, its answer the "
+           "candidate that it means. Or JSONL with \"prompt\", \"right\" and \"wrong\". The metric is the logit of the "
+           "right answer's first token minus the wrong one's."),
     OPTION("ids", 0, HSC__OPT_IDS, "IDS", ids, 0, 0, "Token ids such as 1,2,3 instead of TEXT."),
     OPTION("limit", 0, HSC__OPT_INT, "N", limit, 1, INT32_MAX, "The first N lines of the file. Default: all."),
     OPTION("positions", 0, HSC__OPT_TEXT, "A-B", range, 0, 0,
            "With loss: only the tokens at positions A to B, from 0. Default: 1 to the last."),
     OPTION("per-token", 0, HSC__OPT_FLAG, NULL, per_token, 0, 0,
-           "With loss, one text and a named set: the loss of every token, before and after."),
+           "With loss and a named set: the loss of every token before and after, and by how far into the text it "
+           "stands; of a file, the tokens that change most."),
     HSC__OPTION_HEADING("What is ablated. Default: every head in turn"),
-    OPTION("sweep", 0, HSC__OPT_CHOICE, "heads|attn|mlp", sweep, 0, 0,
-           "In turn: every head (default), every layer's attention, or every layer's MLP."),
+    OPTION("sweep", 0, HSC__OPT_CHOICE, "heads|attn|mlp|layers|neurons", sweep, 0, 0,
+           "In turn: every head (default), every layer's attention, its MLP, both, or every neuron of --layer."),
+    OPTION("layer", 0, HSC__OPT_LAYERS, "LAYERS", layers, 0, 0, "Sweep these layers alone: L4, L0-L11."),
     OPTION("heads", 0, HSC__OPT_HEADS, "HEADS", heads, 0, 0, "These heads together: L3H1,L4H2."),
     OPTION("attn", 0, HSC__OPT_LAYERS, "LAYERS", attn, 0, 0, "The attention of these layers, with what is named else."),
     OPTION("mlp", 0, HSC__OPT_LAYERS, "LAYERS", mlp, 0, 0, "The MLPs of these layers, with what is named else."),
@@ -40,13 +43,16 @@ static const hsc__option options[] = {
     HSC__OPTION_HEADING("How"),
     OPTION("how", 0, HSC__OPT_CHOICE, "zero|mean|resample", how, 0, 0,
            "What takes its place: 0 (default; of a head's z, so that the layer's output bias stays), its mean over "
-           "--corpus, or what it holds in --donor."),
+           "--corpus, or what it holds in --donor or, over a pair file, in the twin."),
     OPTION("corpus", 0, HSC__OPT_TEXT, "FILE", corpus, 0, 0,
            "With mean: texts, one a line. Position 0 is left out of the mean."),
     OPTION("by-position", 0, HSC__OPT_FLAG, NULL, by_position, 0, 0,
            "A mean for every position; all texts must have the same number of tokens."),
     OPTION("donor", 0, HSC__OPT_TEXTS, "TEXT", donors, 0, 0,
            "With resample: a text of as many tokens, position by position. Repeated: the mean metric over donors."),
+    OPTION("donors", 0, HSC__OPT_INT, "N", n_donors, 1, 1000,
+           "With resample over a pair file: the mean over N seeded texts of other clusters, of as many tokens, instead "
+           "of the twin."),
     OPTION("no-controls", 0, HSC__OPT_FLAG, NULL, no_controls, 0, 0,
            "Do not run ten random sets of other heads of the same layers beside a named set."),
     OPTION("seed", 0, HSC__OPT_INT, "N", seed, 0, INT32_MAX, "Of controls and intervals. Default: 0."),
@@ -96,7 +102,7 @@ static bool parse_range(const char *text, hsc__metric *metric)
     return metric->first >= 1 && metric->last >= metric->first;
 }
 
-static int check_metric(hsc__ablate *j, int n_texts)
+static int check_metric(hsc__ablate *j)
 {
     const hsc__ablate_options *v = j->options;
     j->metric = (hsc__metric){.kind = HSC__METRIC_DIFF, .text = "right - wrong", .first = 1, .last = -1};
@@ -110,8 +116,7 @@ static int check_metric(hsc__ablate *j, int n_texts)
     if (v->range && (!loss || !parse_range(v->range, &j->metric)))
         return hsc__cli_misuse(&command, "--positions goes with loss and looks like 5-20; position 0 is predicted by "
                                          "nothing");
-    if (v->per_token && (!loss || !n_texts || v->file))
-        return hsc__cli_misuse(&command, "--per-token goes with --metric loss and one text");
+    if (v->per_token && !loss) return hsc__cli_misuse(&command, "--per-token goes with --metric loss");
     return HSC__CLI_GO_ON;
 }
 
@@ -122,15 +127,20 @@ static int check(hsc__ablate *j, const hsc__args *args)
     int n_inputs = args->n + (v->file != NULL) + (v->pairs != NULL) + (v->ids.ids != NULL);
     bool set = v->heads.n || v->attn.n || v->mlp.n || v->neurons.n;
     if (n_inputs != 1) return hsc__cli_misuse(&command, "give one of TEXT, --file, --pairs and --ids");
-    int status = check_metric(j, args->n + (v->ids.ids != NULL));
+    int status = check_metric(j);
     if (status != HSC__CLI_GO_ON) return status;
     if (set && v->sweep) return hsc__cli_misuse(&command, "--sweep takes parts in turn, a named set goes together");
     if (v->per_token && !set) return hsc__cli_misuse(&command, "--per-token wants a set: --heads, --attn, --mlp");
     if (v->then && !set) return hsc__cli_misuse(&command, "--then comes after a set: name it with --heads, for one");
     if ((v->how == HSC__ABLATE_MEAN) != (v->corpus != NULL))
         return hsc__cli_misuse(&command, "--how mean and --corpus FILE go together");
-    if ((v->how == HSC__ABLATE_RESAMPLE) != (v->donors.n > 0))
-        return hsc__cli_misuse(&command, "--how resample and --donor TEXT go together");
+    if ((v->how == HSC__ABLATE_RESAMPLE) != (v->donors.n > 0 || (v->how == HSC__ABLATE_RESAMPLE && v->pairs)))
+        return hsc__cli_misuse(&command, "--how resample and --donor TEXT, or --pairs, go together");
+    if (v->n_donors && (v->how != HSC__ABLATE_RESAMPLE || !v->pairs))
+        return hsc__cli_misuse(&command, "--donors goes with --how resample and --pairs");
+    if (v->sweep == HSC__SWEEP_NEURONS && !v->layers.n)
+        return hsc__cli_misuse(&command, "--sweep neurons wants --layer: a model has tens of thousands");
+    if (v->layers.n && set) return hsc__cli_misuse(&command, "--layer goes with a sweep, not with a named set");
     if (v->donors.n && (v->file || v->pairs)) return hsc__cli_misuse(&command, "--donor goes with one text");
     if (v->by_position && !v->corpus) return hsc__cli_misuse(&command, "--by-position goes with --how mean");
     if (v->plot && set) return hsc__cli_misuse(&command, "--plot draws a sweep, not a named set");
@@ -165,7 +175,11 @@ static void free_job(hsc__ablate *j)
     hsc__free(j->units);
     hsc__free(j->targets);
     hsc__free(j->values);
-    hsc__free(j->losses);
+    hsc__free(j->losses[0]);
+    hsc__free(j->losses[1]);
+    hsc__free(j->first_loss);
+    hsc__free(j->donors);
+    hsc__free(j->n_donors);
     hsc__cli_close(&j->opened);
 }
 

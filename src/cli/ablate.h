@@ -1,5 +1,5 @@
 /* The parts of `headscope ablate`: ablate.c reads the arguments, ablate_run.c makes and runs the variants,
- * ablate_report.c shows what came of it. */
+ * ablate_fill.c has what is put in, ablate_report.c and ablate_losses.c show what came of it. */
 #ifndef HSC_CLI_ABLATE_H
 #define HSC_CLI_ABLATE_H
 
@@ -11,14 +11,16 @@ typedef struct hsc__ablate_options {
     hsc__texts donors;
     hsc__ids ids;
     hsc__heads heads, neurons;
-    hsc__layers attn, mlp, positions;
+    hsc__layers attn, mlp, layers;
     const char *range;
-    int how, sweep; /* HSC__ABLATE_*; 0 heads, 1 attn, 2 mlp */
+    int how, sweep; /* HSC__ABLATE_*, HSC__SWEEP_* */
+    int n_donors;   /* of resample over a pair file; 0: the twin */
     int limit, top, threads, compute, seed;
     bool by_position, per_token, no_special, parse_special, no_controls, json;
 } hsc__ablate_options;
 
 enum { HSC__ABLATE_ZERO, HSC__ABLATE_MEAN, HSC__ABLATE_RESAMPLE };
+enum { HSC__SWEEP_HEADS, HSC__SWEEP_ATTN, HSC__SWEEP_MLP, HSC__SWEEP_LAYERS, HSC__SWEEP_NEURONS };
 
 /* What is ablated of one layer. index: a head of HSC_Z or a neuron of HSC_MLP_POST; -1: the whole of attn_out or
  * mlp_out. */
@@ -59,12 +61,33 @@ typedef struct hsc__ablate {
     float *fills[HSC_N_SITES]; /* what takes a unit's place: [n_layers][n_fill][row]; NULL: 0 */
     int n_fill;                /* 1: the same row everywhere; else one a position */
     double *values;            /* [n_items][n_targets + 1]; the last is the run as it is */
-    double *losses;            /* [2][n_tokens] of the only text, as it is and with the set ablated; NULL */
-    int n_clusters, n_right;   /* n_right: of the run as it is */
+    size_t *donors;            /* [n_items][..]: items of a pair file that resample takes from; NULL */
+    int *n_donors;             /* [n_items] */
+    double *losses[2];         /* --per-token: of all texts end to end, as it is and with the set ablated; NULL */
+    size_t *first_loss;        /* [n_items]: where a text's losses begin */
+    size_t n_losses;
+    int n_clusters, n_right; /* n_right: of the run as it is */
     double clean;
 } hsc__ablate;
 
 hsc_status hsc__ablate_run(hsc__ablate *job, hsc_error *err);
+
+/* ---- ablate_fill.c ---- */
+
+hsc_lab_options hsc__ablate_lab_options(const hsc__ablate *job);
+/* Means over --corpus. */
+hsc_status hsc__ablate_fill_corpus(hsc__ablate *job, hsc_error *err);
+/* Over a pair file each text gets its donors; those without any are left out. */
+hsc_status hsc__ablate_find_donors(hsc__ablate *job, hsc_error *err);
+/* 0: nothing is resampled. */
+int hsc__ablate_n_donors(const hsc__ablate *job, size_t item);
+/* What donor number `donor` of an item holds. */
+hsc_status hsc__ablate_fill_donor(hsc__ablate *job, size_t item, int donor, hsc_error *err);
+
+/* ---- what it shows ---- */
+
+hsc_status hsc__ablate_add_losses(const hsc__ablate *job, hsc__string *out, hsc_error *err);
+hsc_status hsc__ablate_json_losses(const hsc__ablate *job, json_t *root, hsc_error *err);
 int hsc__ablate_print(const hsc__ablate *job);
 int hsc__ablate_print_json(const hsc__ablate *job);
 

@@ -11,6 +11,11 @@ static bool is_sweep(const hsc__ablate *j)
     return j->set < 0;
 }
 
+static size_t n_used(const hsc__ablate *j)
+{
+    return j->items.n - j->items.n_unused;
+}
+
 /* "layer 5, head 3 (L4H3)", "attention of layer 5 (L4)" */
 static void name_unit(hsc__string *out, const hsc__unit *u)
 {
@@ -37,12 +42,15 @@ static void add_how(const hsc__ablate *j, hsc__string *out)
         hsc__string_printf(out, " over %s (%s)", j->options->corpus,
                            j->options->by_position ? "by position" : "position 0 left out");
     if (j->options->donors.n > 1) hsc__string_printf(out, " (%d donors, averaged)", j->options->donors.n);
+    if (j->options->n_donors) hsc__string_printf(out, " (%d texts of other clusters, averaged)", j->options->n_donors);
+    else if (j->donors) hsc__string_text(out, " (the twin)");
 }
 
 static void add_header(const hsc__ablate *j, hsc__string *out)
 {
     static const char *const sweeps[] = {"every head in turn", "every layer's attention in turn",
-                                         "every layer's MLP in turn"};
+                                         "every layer's MLP in turn", "every layer's attention and MLP in turn",
+                                         "every neuron in turn"};
     bool many = j->items.n > 1;
     hsc__string_printf(out, "%s: ", j->opened.name);
     if (is_sweep(j)) {
@@ -58,13 +66,10 @@ static void add_header(const hsc__ablate *j, hsc__string *out)
     hsc__string_printf(out, ", compute %s\nmeasured: ", hsc_compute_name((hsc_compute)j->options->compute));
     hsc__metric_describe(out, &j->metric);
     hsc__string_printf(out, ", in %s; effect = ablated minus as it is\n", hsc__metric_unit(&j->metric));
-    if (many)
-        hsc__string_printf(out,
-                           "over %zu texts in %d clusters (lines whose ids differ only after the last '-' are one)\n",
-                           j->items.n, j->n_clusters);
+    if (many) hsc__items_describe(out, &j->items, j->n_clusters);
     if (j->options->pairs)
         hsc__string_printf(out, "as it is, the model answers rightly %d of %zu times (%.0f %%)\n", j->n_right,
-                           j->items.n, 100.0 * j->n_right / (double)j->items.n);
+                           n_used(j), 100.0 * j->n_right / (double)n_used(j));
     hsc__string_printf(out, "as it is: %.4f\n\n", j->clean);
 }
 
@@ -96,7 +101,10 @@ static const char *keep_text(hsc__arena *arena, hsc__string *text)
 static void add_cells(const hsc__ablate *j, const hsc__target *t, hsc__arena *arena, const char **cells)
 {
     hsc__string text = {0};
+    const hsc__unit *last = named_unit(j, t);
     if (t->kind == HSC__TARGET_SET) hsc__string_text(&text, "the set");
+    else if (t->kind == HSC__TARGET_EACH && t->n > 1)
+        hsc__string_printf(&text, "layer %d (L%d)", last->layer + 1, last->layer);
     else name_unit(&text, named_unit(j, t));
     cells[0] = keep_text(arena, &text);
     hsc__string_printf(&text, "%.4f", t->value);
@@ -105,7 +113,7 @@ static void add_cells(const hsc__ablate *j, const hsc__target *t, hsc__arena *ar
     cells[2] = keep_text(arena, &text);
     if (j->n_clusters > 1) hsc__string_printf(&text, "%+.4f to %+.4f", t->interval.low, t->interval.high);
     cells[3] = j->n_clusters > 1 ? keep_text(arena, &text) : NULL;
-    if (j->options->pairs) hsc__string_printf(&text, "%.0f %%", 100.0 * t->n_right / (double)j->items.n);
+    if (j->options->pairs) hsc__string_printf(&text, "%.0f %%", 100.0 * t->n_right / (double)n_used(j));
     cells[4] = j->options->pairs ? keep_text(arena, &text) : NULL;
     hsc__string_free(&text);
 }
@@ -141,36 +149,59 @@ static int rank(const hsc__ablate *j, hsc__target_kind kind, int *order)
 
 /* -------------------------------------------------------------------------------------------- the two answers ---- */
 
-static hsc_status show_map(const hsc__ablate *j, const char *path, hsc__string *out, hsc_error *err)
+/* Layers down, and across heads, neurons, or one column for the layer itself. */
+static hsc_status fill_map(const hsc__ablate *j, double *values, hsc__label *rows, char (*names)[16], const char *path,
+                           hsc__string *out, hsc_error *err)
 {
-    int n_heads = j->opened.config->n_heads;
-    double *values = hsc__calloc(j->n_targets, sizeof *values);
+    static const char *const columns[] = {"head", "attention", "MLP", "attention and MLP", "neuron"};
+    int sweep = j->options->sweep, n_rows = 0, n_cols;
+    hsc__label only = {columns[sweep], strlen(columns[sweep])};
     hsc__string title = {0};
-    if (!values) return hsc__fail_memory(err, j->n_targets * sizeof *values, "a map");
-    for (size_t i = 0; i < j->n_targets; i++) values[i] = j->targets[i].effect;
-    hsc__string_printf(&title, "%s: each head ", j->opened.name);
-    hsc__string_text(&title, j->options->how == HSC__ABLATE_ZERO ? "zeroed" : "ablated");
+    for (size_t i = 0; i < j->n_targets; i++) {
+        const hsc__unit *u = &j->units[j->targets[i].first];
+        values[i] = j->targets[i].effect;
+        if (i && u->layer == j->units[j->targets[i - 1].first].layer) continue;
+        snprintf(names[n_rows], sizeof names[n_rows], "L%d", u->layer);
+        rows[n_rows] = (hsc__label){names[n_rows], strlen(names[n_rows])};
+        n_rows++;
+    }
+    n_cols = (int)j->n_targets / n_rows;
+    hsc__string_printf(&title, "%s: each %s %s", j->opened.name, columns[sweep],
+                       j->options->how == HSC__ABLATE_ZERO ? "zeroed" : "ablated");
     hsc__effect_map map = {.title = title.data,
-                           .x_title = "head",
+                           .x_title = columns[sweep],
                            .y_title = "layer",
                            .value_title = j->metric.kind == HSC__METRIC_LOSS ? "effect, nats" : "effect, logits",
-                           .n_rows = (int)j->n_targets / n_heads,
-                           .n_cols = n_heads,
+                           .n_rows = n_rows,
+                           .n_cols = n_cols,
                            .values = values,
-                           .row_letter = 'L',
-                           .col_letter = 'H'};
+                           .row_labels = rows,
+                           .col_labels = n_cols == 1 ? &only : NULL,
+                           .col_letter = sweep == HSC__SWEEP_NEURONS ? 'N' : 'H'};
     hsc_status status =
         title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
     hsc__string_free(&title);
+    return status;
+}
+
+static hsc_status show_map(const hsc__ablate *j, const char *path, hsc__string *out, hsc_error *err)
+{
+    size_t n_layers = (size_t)j->opened.config->n_layers;
+    double *values = hsc__calloc(j->n_targets, sizeof *values);
+    hsc__label *rows = hsc__calloc(n_layers, sizeof *rows);
+    char(*names)[16] = hsc__calloc(n_layers, sizeof *names);
+    hsc_status status = hsc__fail_memory(err, j->n_targets * sizeof *values, "a map");
+    if (values && rows && names) status = fill_map(j, values, rows, names, path, out, err);
     hsc__free(values);
+    hsc__free(rows);
+    hsc__free(names);
     return status;
 }
 
 static hsc_status add_sweep(const hsc__ablate *j, hsc__string *out, int *order, hsc_error *err)
 {
     int n = rank(j, HSC__TARGET_EACH, order);
-    bool heads = j->options->sweep == 0;
-    if (heads) HSC_TRY(show_map(j, NULL, out, err));
+    if (j->options->sweep != HSC__SWEEP_NEURONS) HSC_TRY(show_map(j, NULL, out, err));
     hsc__string_printf(out, "\nThe %d largest effects of %d, largest first:\n",
                        n < j->options->top ? n : j->options->top, n);
     HSC_TRY(add_table(j, out, order, n < j->options->top ? n : j->options->top, err));
@@ -178,7 +209,7 @@ static hsc_status add_sweep(const hsc__ablate *j, hsc__string *out, int *order, 
                        "\nThis is the top of a search through %d: an effect here is a reason to test that one on "
                        "other texts,\nnot yet a finding.\n",
                        n);
-    return j->options->plot && heads ? show_map(j, j->options->plot, NULL, err) : HSC_OK;
+    return j->options->plot ? show_map(j, j->options->plot, NULL, err) : HSC_OK;
 }
 
 static void add_controls(const hsc__ablate *j, hsc__string *out)
@@ -198,22 +229,6 @@ static void add_controls(const hsc__ablate *j, hsc__string *out)
                            "Control: %d draws of other heads of the same layers (seed %d): effect %+.4f on average, "
                            "from %+.4f to %+.4f.\n",
                            n, j->options->seed, mean / n, low, high);
-}
-
-static void add_losses(const hsc__ablate *j, hsc__string *out)
-{
-    const hsc__item *item = &j->items.list[0];
-    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(j->opened.model, NULL);
-    const double *before = j->losses, *after = j->losses + item->n_tokens;
-    hsc__string_text(out, "\n  pos  as it is   ablated    effect  token (loss in nats)\n");
-    for (int pos = j->metric.first; pos < item->n_tokens && (j->metric.last < 0 || pos <= j->metric.last); pos++) {
-        size_t n = 0;
-        const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, item->ids[pos], &n) : NULL;
-        hsc__string_printf(out, "%5d %10.4f %9.4f %+9.4f  ", pos, before[pos], after[pos], after[pos] - before[pos]);
-        if (bytes) hsc__text_repr(out, bytes, n);
-        else hsc__string_printf(out, "%d", (int)item->ids[pos]);
-        hsc__string_text(out, "\n");
-    }
 }
 
 /* --then: what B does alone and after the set, the largest difference first. */
@@ -248,7 +263,7 @@ int hsc__ablate_print(const hsc__ablate *j)
         order[0] = j->set;
         status = add_table(j, &out, order, 1, &err);
         add_controls(j, &out);
-        if (j->losses) add_losses(j, &out);
+        if (status == HSC_OK && j->losses[0]) status = hsc__ablate_add_losses(j, &out, &err);
         add_thens(j, &out, order);
     }
     hsc__free(order);
@@ -283,14 +298,6 @@ static json_t *json_target(const hsc__ablate *j, const hsc__target *t)
     return o;
 }
 
-static json_t *json_losses(const double *losses, const hsc__item *item)
-{
-    json_t *list = json_array();
-    for (int pos = 0; pos < item->n_tokens; pos++)
-        json_array_append_new(list, pos ? hsc__json_number(losses[pos]) : json_null());
-    return list;
-}
-
 int hsc__ablate_print_json(const hsc__ablate *j)
 {
     static const char *const how[] = {"zero", "mean", "resample"};
@@ -300,19 +307,16 @@ int hsc__ablate_print_json(const hsc__ablate *j)
     for (size_t i = 0; i < j->n_targets; i++) json_array_append_new(targets, json_target(j, &j->targets[i]));
     json_t *root = json_pack("{s:o,s:s,s:s,s:s,s:s,s:I,s:i,s:o}", "model", hsc__json_model(&j->opened), "compute",
                              hsc_compute_name((hsc_compute)j->options->compute), "how", how[j->options->how], "metric",
-                             metric.data, "unit", hsc__metric_unit(&j->metric), "n_texts", (json_int_t)j->items.n,
+                             metric.data, "unit", hsc__metric_unit(&j->metric), "n_texts", (json_int_t)n_used(j),
                              "n_clusters", j->n_clusters, "clean", hsc__json_number(j->clean));
     hsc__string_free(&metric);
     if (root && j->options->pairs) json_object_set_new(root, "clean_right", json_integer(j->n_right));
-    if (root && j->losses) {
-        const hsc__item *item = &j->items.list[0];
-        json_object_set_new(root, "losses",
-                            json_pack("{s:o,s:o}", "clean", json_losses(j->losses, item), "ablated",
-                                      json_losses(j->losses + item->n_tokens, item)));
-    }
+    if (root && j->options->pairs) json_object_set_new(root, "skipped", hsc__items_json_skipped(&j->items));
     if (root) json_object_set_new(root, "targets", targets);
     hsc_error err = {0};
-    if (root && j->options->plot && j->options->sweep == 0 && show_map(j, j->options->plot, NULL, &err) != HSC_OK) {
+    hsc_status status = root && j->losses[0] ? hsc__ablate_json_losses(j, root, &err) : HSC_OK;
+    if (root && status == HSC_OK && j->options->plot) status = show_map(j, j->options->plot, NULL, &err);
+    if (status != HSC_OK) {
         json_decref(root);
         return hsc__cli_fail(&err);
     }

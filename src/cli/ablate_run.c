@@ -27,13 +27,19 @@ static hsc_status add_target(hsc__ablate *j, hsc__target_kind kind, size_t first
 
 static hsc_status add_sweep(hsc__ablate *j, hsc_error *err)
 {
-    static const hsc_site sites[] = {HSC_Z, HSC_ATTN_OUT, HSC_MLP_OUT};
-    hsc_site site = sites[j->options->sweep];
-    int n = site == HSC_Z ? j->opened.config->n_heads : 1;
-    for (int layer = 0; layer < j->opened.config->n_layers; layer++) {
-        for (int head = 0; head < n; head++) {
-            HSC_TRY(add_unit(j, (hsc__unit){site, layer, site == HSC_Z ? head : -1}, err));
-            HSC_TRY(add_target(j, HSC__TARGET_EACH, j->n_units - 1, err));
+    static const hsc_site sites[] = {HSC_Z, HSC_ATTN_OUT, HSC_MLP_OUT, HSC_ATTN_OUT, HSC_MLP_POST};
+    const hsc_config *c = j->opened.config;
+    int sweep = j->options->sweep, n = sweep == HSC__SWEEP_HEADS     ? c->n_heads
+                                       : sweep == HSC__SWEEP_NEURONS ? c->d_mlp
+                                                                     : 1;
+    HSC_TRY(hsc__layers_check(&j->options->layers, c->n_layers, err));
+    for (int layer = 0; layer < c->n_layers; layer++) {
+        if (!hsc__layers_have(&j->options->layers, layer)) continue;
+        for (int index = 0; index < n; index++) {
+            size_t first = j->n_units;
+            HSC_TRY(add_unit(j, (hsc__unit){sites[sweep], layer, n > 1 ? index : -1}, err));
+            if (sweep == HSC__SWEEP_LAYERS) HSC_TRY(add_unit(j, (hsc__unit){HSC_MLP_OUT, layer, -1}, err));
+            HSC_TRY(add_target(j, HSC__TARGET_EACH, first, err));
         }
     }
     return HSC_OK;
@@ -169,106 +175,7 @@ static hsc_status make_targets(hsc__ablate *j, hsc_error *err)
     return j->options->then ? add_thens(j, err) : HSC_OK;
 }
 
-/* -------------------------------------------------------------------------------- what takes the unit's place ---- */
-
-static hsc_lab_options lab_options(const hsc__ablate *j)
-{
-    return (hsc_lab_options){.n_threads = j->options->threads,
-                             .compute = (hsc_compute)j->options->compute,
-                             .logits = hsc__metric_rows(&j->metric)};
-}
-
-static hsc_status fill_mean(hsc__ablate *j, hsc_site site, const hsc__items *corpus, hsc_error *err)
-{
-    size_t n_ids = 0, at = 0;
-    int n_pos = j->options->by_position ? corpus->list[0].n_tokens : 1;
-    for (size_t i = 0; i < corpus->n; i++) n_ids += (size_t)corpus->list[i].n_tokens;
-    size_t n = (size_t)j->opened.config->n_layers * (size_t)n_pos * (size_t)hsc_site_row(j->opened.model, site);
-    hsc_token *ids = hsc__malloc(n_ids * sizeof *ids);
-    int *lengths = hsc__malloc(corpus->n * sizeof *lengths);
-    j->fills[site] = hsc__malloc(n * sizeof(float));
-    hsc_status status = hsc__fail_memory(err, n * sizeof(float), "means");
-    if (ids && lengths && j->fills[site]) {
-        for (size_t i = 0; i < corpus->n; i++) {
-            lengths[i] = corpus->list[i].n_tokens;
-            memcpy(ids + at, corpus->list[i].ids, (size_t)lengths[i] * sizeof *ids);
-            at += (size_t)lengths[i];
-        }
-        hsc_texts texts = {ids, lengths, (int)corpus->n};
-        hsc_lab_options o = lab_options(j);
-        status = hsc_site_mean(j->opened.model, site, &texts, j->options->by_position, &o, j->fills[site], err);
-    }
-    j->n_fill = n_pos;
-    hsc__free(ids);
-    hsc__free(lengths);
-    return status;
-}
-
-static bool uses_site(const hsc__ablate *j, hsc_site site)
-{
-    for (size_t i = 0; i < j->n_units; i++) {
-        if (j->units[i].site == site) return true;
-    }
-    return false;
-}
-
-static const hsc_site ablated_sites[] = {HSC_Z, HSC_ATTN_OUT, HSC_MLP_OUT, HSC_MLP_POST};
-enum { N_ABLATED = sizeof ablated_sites / sizeof ablated_sites[0] };
-
-static hsc_status fill_from_corpus(hsc__ablate *j, hsc_error *err)
-{
-    hsc__items corpus = {0};
-    unsigned flags = hsc__encode_flags(j->options->no_special, j->options->parse_special);
-    hsc_status status = hsc__items_add_lines(&corpus, &j->opened, j->options->corpus, flags, 0, err);
-    for (int i = 0; i < N_ABLATED && status == HSC_OK; i++) {
-        if (uses_site(j, ablated_sites[i])) status = fill_mean(j, ablated_sites[i], &corpus, err);
-    }
-    hsc__items_free(&corpus);
-    return status;
-}
-
-/* The donor's activations, position by position. */
-static hsc_status run_donor(hsc__ablate *j, const hsc__item *donor, hsc_lab *lab, hsc_error *err)
-{
-    size_t n_layers = (size_t)j->opened.config->n_layers;
-    for (int i = 0; i < N_ABLATED; i++) {
-        if (uses_site(j, ablated_sites[i])) HSC_TRY(hsc_lab_keep(lab, ablated_sites[i], -1, err));
-    }
-    HSC_TRY(hsc_lab_text(lab, donor->ids, donor->n_tokens, err));
-    for (int i = 0; i < N_ABLATED; i++) {
-        hsc_site site = ablated_sites[i];
-        size_t n = (size_t)donor->n_tokens * (size_t)hsc_site_row(j->opened.model, site);
-        if (!uses_site(j, site)) continue;
-        if (!j->fills[site]) j->fills[site] = hsc__malloc(n_layers * n * sizeof(float));
-        if (!j->fills[site]) return hsc__fail_memory(err, n_layers * n * sizeof(float), "a donor's activations");
-        for (size_t layer = 0; layer < n_layers; layer++) {
-            hsc_view view;
-            HSC_TRY(hsc_lab_clean(lab, site, (int)layer, &view, err));
-            memcpy(j->fills[site] + layer * n, view.data, n * sizeof(float));
-        }
-    }
-    j->n_fill = donor->n_tokens;
-    return HSC_OK;
-}
-
-static hsc_status fill_from_donor(hsc__ablate *j, const char *text, hsc_error *err)
-{
-    hsc__items donor = {0};
-    hsc_lab *lab = NULL;
-    hsc_lab_options o = {
-        .n_threads = j->options->threads, .compute = (hsc_compute)j->options->compute, .logits = HSC_LOGITS_NONE};
-    unsigned flags = hsc__encode_flags(j->options->no_special, j->options->parse_special);
-    hsc_status status = hsc__items_add_text(&donor, &j->opened, text, strlen(text), flags, err);
-    if (status == HSC_OK && donor.list[0].n_tokens != j->items.list[0].n_tokens)
-        status = hsc__fail(err, HSC_EINVAL, 0,
-                           "--donor: '%s' has %d tokens, the text has %d: a donor gives each position its own", text,
-                           donor.list[0].n_tokens, j->items.list[0].n_tokens);
-    if (status == HSC_OK) status = hsc_lab_new(&lab, j->opened.model, &o, err);
-    if (status == HSC_OK) status = run_donor(j, &donor.list[0], lab, err);
-    hsc_lab_free(lab);
-    hsc__items_free(&donor);
-    return status;
-}
+/* ------------------------------------------------------------------------------------------------------- runs ---- */
 
 static hsc_edit edit_of(const hsc__ablate *j, const hsc__unit *u)
 {
@@ -285,23 +192,24 @@ static hsc_edit edit_of(const hsc__ablate *j, const hsc__unit *u)
     return e;
 }
 
-/* ------------------------------------------------------------------------------------------------------- runs ---- */
-
 typedef struct trials {
     hsc__ablate *job;
     size_t item;
     double share;         /* of this run in the mean: 1, or 1 / donors */
     const double *before; /* losses of the run as it is */
+    double *losses;       /* of a run; NULL */
 } trials;
 
 static int take_trial(void *user, const hsc_trial *trial)
 {
     trials *t = user;
     hsc__ablate *j = t->job;
-    double *losses = j->losses && trial->variant == j->set ? j->losses + j->items.list[0].n_tokens : NULL;
+    bool keep = j->losses[1] && trial->variant == j->set;
     j->values[t->item * (j->n_targets + 1) + (size_t)trial->variant] +=
         t->share * hsc__metric_value(&j->metric, &j->items.list[t->item], trial->logits, j->opened.config->d_vocab,
-                                     trial->first_row, trial->n_rows, t->before, losses);
+                                     trial->first_row, trial->n_rows, t->before, keep ? t->losses : NULL);
+    for (int pos = 1; keep && pos < j->items.list[t->item].n_tokens; pos++)
+        j->losses[1][j->first_loss[t->item] + (size_t)pos] += t->share * t->losses[pos];
     return 0;
 }
 
@@ -325,22 +233,22 @@ static hsc_status run_item(hsc__ablate *j, hsc_lab *lab, size_t i, hsc_error *er
 {
     const hsc__item *item = &j->items.list[i];
     hsc_view logits;
-    int n_donors = j->options->donors.n;
+    int n_donors = hsc__ablate_n_donors(j, i);
     if (j->n_fill > 1 && j->options->how == HSC__ABLATE_MEAN && item->n_tokens != j->n_fill)
         return hsc__fail(err, HSC_EINVAL, 0, "--by-position: a text has %d tokens, those of the corpus have %d",
                          item->n_tokens, j->n_fill);
-    double *before = hsc__calloc((size_t)item->n_tokens, sizeof *before);
+    double *before = hsc__calloc(2 * (size_t)item->n_tokens, sizeof *before);
     if (!before) return hsc__fail_memory(err, (size_t)item->n_tokens * sizeof *before, "losses");
-    trials t = {j, i, n_donors ? 1.0 / n_donors : 1, before};
+    trials t = {j, i, n_donors ? 1.0 / n_donors : 1, before, before + item->n_tokens};
     hsc_status status = hsc_lab_text(lab, item->ids, item->n_tokens, err);
     if (status == HSC_OK) status = hsc_lab_logits(lab, &logits, err);
     if (status == HSC_OK) {
         j->values[i * (j->n_targets + 1) + j->n_targets] = hsc__metric_value(
             &j->metric, item, logits.data, (int)logits.shape[1], 0, (int)logits.shape[0], NULL, before);
-        if (j->losses) memcpy(j->losses, before, (size_t)item->n_tokens * sizeof *before);
+        if (j->losses[0]) memcpy(j->losses[0] + j->first_loss[i], before, (size_t)item->n_tokens * sizeof *before);
     }
     for (int d = 0; d < (n_donors ? n_donors : 1) && status == HSC_OK; d++) {
-        if (n_donors) status = fill_from_donor(j, j->options->donors.list[d], err);
+        if (n_donors) status = hsc__ablate_fill_donor(j, i, d, err);
         if (status == HSC_OK) status = run_variants(j, lab, &t, err);
     }
     hsc__free(before);
@@ -360,10 +268,11 @@ static hsc_status summarise_table(hsc__ablate *j, double *table, hsc_interval *i
             target->value += table[(size_t)c * n + t] / j->n_clusters;
             target->effect += (table[(size_t)c * n + t] - table[(size_t)c * n + against]) / j->n_clusters;
         }
-        for (size_t i = 0; i < j->items.n; i++) target->n_right += j->values[i * n + t] > 0;
+        for (size_t i = 0; i < j->items.n; i++) target->n_right += !j->items.list[i].unused && j->values[i * n + t] > 0;
     }
     for (int c = 0; c < j->n_clusters; c++) j->clean += table[(size_t)c * n + j->n_targets] / j->n_clusters;
-    for (size_t i = 0; i < j->items.n; i++) j->n_right += j->values[i * n + j->n_targets] > 0;
+    for (size_t i = 0; i < j->items.n; i++)
+        j->n_right += !j->items.list[i].unused && j->values[i * n + j->n_targets] > 0;
     if (j->n_clusters < 2) return HSC_OK;
     for (size_t t = j->n_targets; t-- > 0;) { /* from the last: AFTER reads the set's column before it changes */
         size_t against = j->targets[t].kind == HSC__TARGET_AFTER ? (size_t)j->set : j->n_targets;
@@ -398,7 +307,22 @@ static hsc_status run_items(hsc__ablate *j, hsc_lab *lab, hsc_error *err)
 {
     for (size_t i = 0; i < j->items.n; i++) {
         if (j->items.n > 1) hsc__cli_progress("ablating: text %zu of %zu", i + 1, j->items.n);
-        HSC_TRY(run_item(j, lab, i, err));
+        if (!j->items.list[i].unused) HSC_TRY(run_item(j, lab, i, err));
+    }
+    return HSC_OK;
+}
+
+static hsc_status make_losses(hsc__ablate *j, hsc_error *err)
+{
+    j->first_loss = hsc__calloc(j->items.n, sizeof *j->first_loss);
+    if (!j->first_loss) return hsc__fail_memory(err, j->items.n * sizeof *j->first_loss, "losses");
+    for (size_t i = 0; i < j->items.n; i++) {
+        j->first_loss[i] = j->n_losses;
+        j->n_losses += (size_t)j->items.list[i].n_tokens;
+    }
+    for (int k = 0; k < 2; k++) {
+        j->losses[k] = hsc__calloc(j->n_losses, sizeof *j->losses[k]);
+        if (!j->losses[k]) return hsc__fail_memory(err, j->n_losses * sizeof *j->losses[k], "losses");
     }
     return HSC_OK;
 }
@@ -408,13 +332,11 @@ hsc_status hsc__ablate_run(hsc__ablate *j, hsc_error *err)
     HSC_TRY(make_targets(j, err));
     j->values = hsc__calloc(j->items.n * (j->n_targets + 1), sizeof *j->values);
     if (!j->values) return hsc__fail_memory(err, j->items.n * j->n_targets * sizeof *j->values, "effects");
-    if (j->options->per_token) {
-        j->losses = hsc__calloc(2 * (size_t)j->items.list[0].n_tokens, sizeof *j->losses);
-        if (!j->losses) return hsc__fail_memory(err, (size_t)j->items.list[0].n_tokens, "losses");
-    }
-    if (j->options->how == HSC__ABLATE_MEAN) HSC_TRY(fill_from_corpus(j, err));
+    if (j->options->per_token) HSC_TRY(make_losses(j, err));
+    if (j->options->how == HSC__ABLATE_MEAN) HSC_TRY(hsc__ablate_fill_corpus(j, err));
+    HSC_TRY(hsc__ablate_find_donors(j, err));
     hsc_lab *lab = NULL;
-    hsc_lab_options o = lab_options(j);
+    hsc_lab_options o = hsc__ablate_lab_options(j);
     HSC_TRY(hsc_lab_new(&lab, j->opened.model, &o, err));
     hsc_status status = run_items(j, lab, err);
     hsc_lab_free(lab);

@@ -24,11 +24,21 @@ typedef struct hsc__item {
     int n_tokens;
     hsc_token a, b; /* HSC__METRIC_DIFF and _LOGIT */
     char *cluster;  /* items of one cluster are averaged first; NULL: an item by itself */
+    int line;       /* of a pair file, from 1 */
+    int twin;       /* the item of the pair's other wording; -1: none */
+    bool unused;    /* left out after all: in no cluster */
 } hsc__item;
+
+typedef struct hsc__left_out {
+    int line;
+    char *why;
+} hsc__left_out;
 
 typedef struct hsc__items {
     hsc__item *list;
     size_t n, capacity;
+    hsc__left_out *left_out; /* lines of a pair file that cannot be used */
+    size_t n_left_out, left_capacity, n_unused;
 } hsc__items;
 void hsc__items_free(hsc__items *items);
 
@@ -52,8 +62,9 @@ double hsc__metric_value(const hsc__metric *metric, const hsc__item *item, const
                          int first_row, int n_rows, const double *before, double *losses);
 hsc_logits_rows hsc__metric_rows(const hsc__metric *metric);
 
-/* Adds a text, the lines of a file, or the prompts of a pair file (JSONL: "prompt" with "right" and "wrong", or with
- * "io" and "s"; at most `limit` of them, 0: all). */
+/* Adds a text, the lines of a file (at most `limit` of them, 0: all), or a pair file: JSONL prompts with "right" and
+ * "wrong", or with "io" and "s" and no twin; or pairs as hsc_pairs_parse reads them, whose prompts end with their query
+ * and whose answers are the candidates. HSC_EINVAL: nothing can be used. */
 hsc_status hsc__items_add_text(hsc__items *items, const hsc__opened *opened, const char *text, size_t n, unsigned flags,
                                hsc_error *err);
 hsc_status hsc__items_add_ids(hsc__items *items, const hsc__ids *ids, hsc_error *err);
@@ -62,7 +73,14 @@ hsc_status hsc__items_add_lines(hsc__items *items, const hsc__opened *opened, co
 hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
                                 int limit, hsc_error *err);
 
-/* numbers[items->n]: the cluster of every item, numbered in the order they appear. Returns how many there are. */
+void hsc__items_drop_last(hsc__items *items);
+hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err);
+/* "over 20 texts in 10 clusters; 1 lines left out: line 3 (why)", a line; and the left-out lines as JSON. */
+void hsc__items_describe(hsc__string *out, const hsc__items *items, int n_clusters);
+json_t *hsc__items_json_skipped(const hsc__items *items);
+
+/* numbers[items->n]: the cluster of every item, numbered in the order they appear, -1 for those that are unused.
+ * Returns how many clusters there are. */
 int hsc__items_clusters(const hsc__items *items, int *numbers);
 /* table [n_clusters][n_columns]: values [n_items][n_columns] averaged over the items of each cluster. */
 void hsc__cluster_means(const double *values, size_t n_items, size_t n_columns, const int *numbers, int n_clusters,

@@ -24,6 +24,73 @@ class Ablate(ProgramTest):
         for sweep in ("attn", "mlp"):
             self.assertEqual(len(self.ablate(TEXT, *METRIC, "--sweep", sweep)["targets"]), 5)
 
+    def test_layers_and_neurons(self):
+        layers = self.ablate(TEXT, *METRIC, "--sweep", "layers")["targets"]
+        self.assertEqual([[u["site"] for u in t["ablated"]] for t in layers], [["attn_out", "mlp_out"]] * 5)
+        both = self.ablate(TEXT, *METRIC, "--attn", "L3", "--mlp", "L3")["targets"][0]
+        self.assertEqual(both["value"], layers[3]["value"])
+        neurons = self.ablate(TEXT, *METRIC, "--sweep", "neurons", "--layer", "L1,L3")["targets"]
+        self.assertEqual(len(neurons), 2 * 172)
+        one = self.ablate(TEXT, *METRIC, "--neurons", "L3H20")["targets"][0]
+        self.assertEqual(one["value"], neurons[172 + 20]["value"])
+        for sweep in ("mlp", "layers", "neurons"):
+            name = self.folder / f"{sweep}.svg"
+            self.good("ablate", "-m", STORIES, TEXT, *METRIC, "--sweep", sweep, "--layer", "L2-L4", "--plot", name)
+            self.assertIn("L4", name.read_text())
+            self.assertNotIn(">L1<", name.read_text())
+
+    def test_losses_of_a_corpus(self):
+        file = self.folder / "texts.txt"
+        file.write_text(f"{TEXT}\nTom had a red ball.\n")
+        got = self.ablate("--file", file, "--heads", "L1H1,L2H2", "--per-token", "--no-controls")
+        effects = []
+        for text in got["texts"]:
+            effects.append([b - a for a, b in zip(text["clean"][1:], text["ablated"][1:])])
+        of_texts = [sum(e) / len(e) for e in effects]
+        self.assertAlmostEqual(got["targets"][0]["effect"], sum(of_texts) / 2, delta=1e-6)
+        self.assertEqual([r["first"] for r in got["ranges"]], [1, 2, 4, 8][:len(got["ranges"])])
+        means = [sum(e[1:3]) / 2 for e in effects]
+        self.assertAlmostEqual(got["ranges"][1]["effect"], sum(means) / 2, delta=1e-6)
+        self.assertEqual(sum(r["n_tokens"] for r in got["ranges"]), sum(map(len, effects)))
+        text = self.good("ablate", "-m", STORIES, "--file", file, "--heads", "L1H1", "--per-token", "--top", "3")
+        self.assertIn("The 3 tokens of", text)
+        self.assertIn("     2 to 3       4", text)
+
+    def test_every_kind_of_pair_file(self):
+        marked = self.folder / "marked.txt"
+        marked.write_text("[a:Lily] met [b:Tom]. Then {Tom|Lily} gave a ball [q:to] the dog.\n"
+                          "The [a:cat] saw the [b:dog] because [q:it] was {big|small}.\n")
+        got = self.ablate("--pairs", marked, "--heads", "L1H1", "--no-controls")
+        self.assertEqual((got["n_texts"], got["n_clusters"]), (2, 1))
+        self.assertEqual(got["skipped"], [{"line": 2, "why": "both wordings are the same up to the query"}])
+        prompts = self.folder / "prompts.jsonl"
+        prompts.write_text("".join(json.dumps({"prompt": f"Lily met Tom. Then {s} gave a ball to", "right": r, "wrong": s}) + "\n"
+                                   for r, s in (("Lily", "Tom"), ("Tom", "Lily"))))
+        same = self.ablate("--pairs", prompts, "--heads", "L1H1", "--no-controls")
+        self.assertAlmostEqual(got["clean"], same["clean"], delta=1e-9)
+        ioi = DATA / "pairs" / "ioi_500_pairs.jsonl"
+        got = self.ablate("--pairs", ioi, "--limit", "30", "--heads", "L1H1", "--no-controls")
+        self.assertEqual(got["n_texts"] + 2 * len(got["skipped"]), 30)
+        self.assertLess(got["n_clusters"], 15)  # templates, not pairs
+        ids = DATA / "pairs" / "induction_stories260k.jsonl"
+        self.assertEqual(self.ablate("--pairs", ids, "--limit", "3", "--heads", "L1H1", "--no-controls")["n_texts"], 6)
+
+    def test_donors_of_a_pair_file(self):
+        marked = self.folder / "marked.txt"
+        lines = ["[a:Ben] met [b:Tom]. Then {Tom|Ben} gave a ball [q:to]",
+                 "[a:Tom] met [b:Ben]. Then {Ben|Tom} gave a ball [q:to]"]
+        marked.write_text("\n".join(lines) + "\n")
+        twin = self.ablate("--pairs", marked, "--heads", "L3H2", "--how", "resample", "--no-controls")
+        self.assertEqual((twin["n_texts"], twin["n_clusters"], twin["skipped"]), (4, 2, []))
+        self.assertNotEqual(twin["clean"], twin["targets"][0]["value"])
+        others = [self.ablate("--pairs", marked, "--heads", "L3H2", "--how", "resample", "--donors", n, "--no-controls")
+                  for n in (2, 1)]
+        self.assertNotEqual(others[0]["targets"][0]["value"], others[1]["targets"][0]["value"])
+        self.assertEqual(others[0]["clean"], twin["clean"])
+        text = self.good("ablate", "-m", STORIES, "--pairs", marked, "--heads", "L3H2", "--how", "resample")
+        self.assertIn("what the donor holds (the twin)", text)
+        self.bad(2, "ablate", "-m", STORIES, TEXT, *METRIC, "--donors", "3")
+
     def test_one_of_a_sweep_is_a_set_of_one(self):
         sweep = self.ablate(TEXT, *METRIC)["targets"][3 * 8 + 2]
         one = self.ablate(TEXT, *METRIC, "--heads", "L3H2")["targets"]

@@ -96,6 +96,13 @@ def site_hook(layer, site, value):
     return f"blocks.{layer}.hook_{site}", hook
 
 
+def neuron_hook(layer, neuron):
+    def hook(x, hook):
+        x[..., neuron] = 0
+        return x
+    return f"blocks.{layer}.mlp.hook_post", hook
+
+
 def difference(logits, a, b):
     return float(logits[-1, a] - logits[-1, b])
 
@@ -135,6 +142,12 @@ def test_zero():
                 want = [difference(hooked(model, ids, [site_hook(i, site + "_out", 0)]), 3, 5)
                         for i in range(model.cfg.n_layers)]
                 compare(f"{name}: every {site} zeroed", values(ask("ablate", *given, *metric, "--sweep", site)), want)
+            want = [difference(hooked(model, ids, [site_hook(i, "attn_out", 0), site_hook(i, "mlp_out", 0)]), 3, 5)
+                    for i in range(model.cfg.n_layers)]
+            compare(f"{name}: every layer zeroed", values(ask("ablate", *given, *metric, "--sweep", "layers")), want)
+            want = [difference(hooked(model, ids, [neuron_hook(1, n)]), 3, 5) for n in range(model.cfg.d_mlp)]
+            compare(f"{name}: every neuron of L1 zeroed",
+                    values(ask("ablate", *given, *metric, "--sweep", "neurons", "--layer", "L1")), want)
             got = ask("ablate", *given, "--metric", "loss", "--heads", "L0H1,L1H2,L1H3", "--per-token")
             after = losses(hooked(model, ids, [head_hook(*at, 0) for at in ((0, 1), (1, 2), (1, 3))]), ids)
             compare(f"{name}: losses, three heads zeroed", got["losses"]["ablated"][1:], after)
@@ -169,6 +182,29 @@ def test_mean_and_resample():
         got = ask(*words, "--how", "resample", "--donor", DONOR)
         compare("resampled from a donor", values(got),
                 sweep(model, ids, a, b, lambda i, h: donor[f"blocks.{i}.attn.hook_z"][0, :, h]))
+
+
+def test_resample_over_pairs():
+    """Every head takes what it is in the twin."""
+    with common.scratch() as folder:
+        config, path = with_tokenizer(folder, 8)
+        model = lens(config, path)
+        pairs = folder / "pairs.txt"
+        pairs.write_text("When [a:Mary] and [b:John] ran, {John|Mary} gave a cup [q:to]\n"
+                         "Then [a:Tom] and [b:Paul] sat and {Paul|Tom} sent a book [q:to]\n")
+        texts = [[f"When Mary and John ran, {s} gave a cup to" for s in ("John", "Mary")],
+                 [f"Then Tom and Paul sat and {s} sent a book to" for s in ("Paul", "Tom")]]
+        names = [[" Mary", " John"], [" Tom", " Paul"]]
+        want = np.zeros(model.cfg.n_layers * model.cfg.n_heads)
+        for pair, name in zip(texts, names):
+            a, b = (ids_of(path, n)[0] for n in name)
+            ids = [ids_of(path, text) for text in pair]
+            for k in (0, 1):
+                donor = clean(model, ids[1 - k])[1]
+                got = sweep(model, ids[k], *((a, b) if k == 0 else (b, a)),
+                            lambda i, h: donor[f"blocks.{i}.attn.hook_z"][0, :, h])
+                want += np.array(got) / 4
+        compare("resampled from the twin", values(ask("ablate", "-m", path, "--pairs", pairs, "--how", "resample")), want)
 
 
 def patched(model, base, cache, places, a, b, ends):

@@ -1,0 +1,189 @@
+/* What takes the place of an ablated activation: its mean over a corpus, or what it is in other texts, the donors. */
+#include "cli/ablate.h"
+#include "headscope/random.h"
+
+#include <string.h>
+
+hsc_lab_options hsc__ablate_lab_options(const hsc__ablate *j)
+{
+    return (hsc_lab_options){.n_threads = j->options->threads,
+                             .compute = (hsc_compute)j->options->compute,
+                             .logits = hsc__metric_rows(&j->metric)};
+}
+
+static hsc_status fill_mean(hsc__ablate *j, hsc_site site, const hsc__items *corpus, hsc_error *err)
+{
+    size_t n_ids = 0, at = 0;
+    int n_pos = j->options->by_position ? corpus->list[0].n_tokens : 1;
+    for (size_t i = 0; i < corpus->n; i++) n_ids += (size_t)corpus->list[i].n_tokens;
+    size_t n = (size_t)j->opened.config->n_layers * (size_t)n_pos * (size_t)hsc_site_row(j->opened.model, site);
+    hsc_token *ids = hsc__malloc(n_ids * sizeof *ids);
+    int *lengths = hsc__malloc(corpus->n * sizeof *lengths);
+    j->fills[site] = hsc__malloc(n * sizeof(float));
+    hsc_status status = hsc__fail_memory(err, n * sizeof(float), "means");
+    if (ids && lengths && j->fills[site]) {
+        for (size_t i = 0; i < corpus->n; i++) {
+            lengths[i] = corpus->list[i].n_tokens;
+            memcpy(ids + at, corpus->list[i].ids, (size_t)lengths[i] * sizeof *ids);
+            at += (size_t)lengths[i];
+        }
+        hsc_texts texts = {ids, lengths, (int)corpus->n};
+        hsc_lab_options o = hsc__ablate_lab_options(j);
+        status = hsc_site_mean(j->opened.model, site, &texts, j->options->by_position, &o, j->fills[site], err);
+    }
+    j->n_fill = n_pos;
+    hsc__free(ids);
+    hsc__free(lengths);
+    return status;
+}
+
+static bool uses_site(const hsc__ablate *j, hsc_site site)
+{
+    for (size_t i = 0; i < j->n_units; i++) {
+        if (j->units[i].site == site) return true;
+    }
+    return false;
+}
+
+static const hsc_site ablated_sites[] = {HSC_Z, HSC_ATTN_OUT, HSC_MLP_OUT, HSC_MLP_POST};
+enum { N_ABLATED = sizeof ablated_sites / sizeof ablated_sites[0] };
+
+hsc_status hsc__ablate_fill_corpus(hsc__ablate *j, hsc_error *err)
+{
+    hsc__items corpus = {0};
+    unsigned flags = hsc__encode_flags(j->options->no_special, j->options->parse_special);
+    hsc_status status = hsc__items_add_lines(&corpus, &j->opened, j->options->corpus, flags, 0, err);
+    for (int i = 0; i < N_ABLATED && status == HSC_OK; i++) {
+        if (uses_site(j, ablated_sites[i])) status = fill_mean(j, ablated_sites[i], &corpus, err);
+    }
+    hsc__items_free(&corpus);
+    return status;
+}
+
+/* The donor's activations, position by position. */
+static hsc_status run_donor(hsc__ablate *j, const hsc__item *donor, hsc_lab *lab, hsc_error *err)
+{
+    size_t n_layers = (size_t)j->opened.config->n_layers;
+    for (int i = 0; i < N_ABLATED; i++) {
+        if (uses_site(j, ablated_sites[i])) HSC_TRY(hsc_lab_keep(lab, ablated_sites[i], -1, err));
+    }
+    HSC_TRY(hsc_lab_text(lab, donor->ids, donor->n_tokens, err));
+    for (int i = 0; i < N_ABLATED; i++) {
+        hsc_site site = ablated_sites[i];
+        size_t n = (size_t)donor->n_tokens * (size_t)hsc_site_row(j->opened.model, site);
+        if (!uses_site(j, site)) continue;
+        if (!j->fills[site]) j->fills[site] = hsc__malloc(n_layers * n * sizeof(float));
+        if (!j->fills[site]) return hsc__fail_memory(err, n_layers * n * sizeof(float), "a donor's activations");
+        for (size_t layer = 0; layer < n_layers; layer++) {
+            hsc_view view;
+            HSC_TRY(hsc_lab_clean(lab, site, (int)layer, &view, err));
+            memcpy(j->fills[site] + layer * n, view.data, n * sizeof(float));
+        }
+    }
+    j->n_fill = donor->n_tokens;
+    return HSC_OK;
+}
+
+/* The donor's activations become what is put in. */
+static hsc_status fill_from_item(hsc__ablate *j, const hsc__item *donor, hsc_error *err)
+{
+    hsc_lab *lab = NULL;
+    hsc_lab_options o = {
+        .n_threads = j->options->threads, .compute = (hsc_compute)j->options->compute, .logits = HSC_LOGITS_NONE};
+    for (int site = 0; site < HSC_N_SITES; site++) { /* the last donor may have had another length */
+        hsc__free(j->fills[site]);
+        j->fills[site] = NULL;
+    }
+    hsc_status status = hsc_lab_new(&lab, j->opened.model, &o, err);
+    if (status == HSC_OK) status = run_donor(j, donor, lab, err);
+    hsc_lab_free(lab);
+    return status;
+}
+
+static hsc_status fill_from_text(hsc__ablate *j, const char *text, hsc_error *err)
+{
+    hsc__items donor = {0};
+    unsigned flags = hsc__encode_flags(j->options->no_special, j->options->parse_special);
+    hsc_status status = hsc__items_add_text(&donor, &j->opened, text, strlen(text), flags, err);
+    if (status == HSC_OK && donor.list[0].n_tokens != j->items.list[0].n_tokens)
+        status = hsc__fail(err, HSC_EINVAL, 0,
+                           "--donor: '%s' has %d tokens, the text has %d: a donor gives each position its own", text,
+                           donor.list[0].n_tokens, j->items.list[0].n_tokens);
+    if (status == HSC_OK) status = fill_from_item(j, &donor.list[0], err);
+    hsc__items_free(&donor);
+    return status;
+}
+
+/* ---------------------------------------------------------------------------------------------------- donors ---- */
+
+static bool can_give(const hsc__ablate *j, size_t item, size_t donor)
+{
+    const hsc__item *x = &j->items.list[item], *y = &j->items.list[donor];
+    bool same = x->cluster && y->cluster ? strcmp(x->cluster, y->cluster) == 0 : item == donor;
+    return !same && x->n_tokens == y->n_tokens;
+}
+
+/* The donors of a text of a pair file: its twin, or seeded others of other clusters, without repeats. */
+static int draw_donors(const hsc__ablate *j, size_t item, hsc_random *random, size_t *out)
+{
+    int n = 0, wanted = j->options->n_donors, seen = 0;
+    int twin = j->items.list[item].twin;
+    if (!wanted) {
+        if (twin < 0 || j->items.list[twin].n_tokens != j->items.list[item].n_tokens) return 0;
+        out[0] = (size_t)twin;
+        return 1;
+    }
+    for (size_t d = 0; d < j->items.n; d++) { /* reservoir sampling */
+        if (!can_give(j, item, d)) continue;
+        uint32_t at = hsc_random_bits32(random) % (uint32_t)++seen;
+        if (n < wanted) out[n++] = d;
+        else if (at < (uint32_t)wanted) out[at] = d;
+    }
+    return n;
+}
+
+/* Whether the other wording of the same line is left out already. */
+static bool twin_said(const hsc__ablate *j, size_t i)
+{
+    int twin = j->items.list[i].twin;
+    return twin >= 0 && (size_t)twin < i && j->items.list[twin].unused &&
+           j->items.list[twin].line == j->items.list[i].line;
+}
+
+hsc_status hsc__ablate_find_donors(hsc__ablate *j, hsc_error *err)
+{
+    const hsc__ablate_options *o = j->options;
+    hsc_random random;
+    size_t most = o->n_donors ? (size_t)o->n_donors : 1;
+    if (o->how != HSC__ABLATE_RESAMPLE || o->donors.n) return HSC_OK;
+    j->donors = hsc__calloc(j->items.n * most, sizeof *j->donors);
+    j->n_donors = hsc__calloc(j->items.n, sizeof *j->n_donors);
+    if (!j->donors || !j->n_donors) return hsc__fail_memory(err, j->items.n * most * sizeof *j->donors, "the donors");
+    hsc_random_seed(&random, (uint64_t)o->seed);
+    for (size_t i = 0; i < j->items.n; i++) {
+        j->n_donors[i] = draw_donors(j, i, &random, j->donors + i * most);
+        if (j->n_donors[i]) continue;
+        j->items.list[i].unused = true;
+        j->items.n_unused++;
+        if (twin_said(j, i)) continue;
+        HSC_TRY(hsc__items_leave_out(&j->items, j->items.list[i].line,
+                                     o->n_donors ? "no other cluster has a text of as many tokens"
+                                                 : "its twin has another number of tokens",
+                                     err));
+    }
+    HSC_FAIL_IF(j->items.n_unused == j->items.n, HSC_EINVAL, "no text has a donor of as many tokens: %s",
+                o->n_donors ? "no two clusters have texts of one length" : "the twins differ in length");
+    return HSC_OK;
+}
+
+int hsc__ablate_n_donors(const hsc__ablate *j, size_t item)
+{
+    return j->options->donors.n ? j->options->donors.n : j->n_donors ? j->n_donors[item] : 0;
+}
+
+hsc_status hsc__ablate_fill_donor(hsc__ablate *j, size_t item, int donor, hsc_error *err)
+{
+    size_t most = j->options->n_donors ? (size_t)j->options->n_donors : 1;
+    if (j->options->donors.n) return fill_from_text(j, j->options->donors.list[donor], err);
+    return fill_from_item(j, &j->items.list[j->donors[item * most + (size_t)donor]], err);
+}

@@ -1,0 +1,271 @@
+/* Pair files as texts with an answer: prompts in JSONL that bring right and wrong, or pairs in any form that `headscope
+ * scan` reads. Of a pair each wording up to the end of its query is a prompt; its answer is the candidate that the
+ * wording means, the wrong one the other. */
+#include "cli/intervene.h"
+#include "headscope/inspect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What comes next after the item's prompt, and what is read of a line. */
+typedef struct reader {
+    hsc__items *items;
+    const hsc__opened *opened;
+    const char *path;
+    unsigned flags;
+    int limit;
+} reader;
+
+hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err)
+{
+    HSC_TRY(hsc__grow(&items->left_out, &items->left_capacity, items->n_left_out + 1, sizeof *items->left_out, err));
+    hsc__left_out *left = &items->left_out[items->n_left_out];
+    *left = (hsc__left_out){line, hsc__strndup(why, strlen(why))};
+    if (!left->why) return hsc__fail_memory(err, strlen(why) + 1, "a line that was left out");
+    items->n_left_out++;
+    return HSC_OK;
+}
+
+/* --------------------------------------------------------------------------------------------------- answers ---- */
+
+/* The token that comes after the item's prompt when the prompt goes on with a blank and the word. */
+static hsc_status first_token(const reader *r, const hsc__item *item, const char *prompt, size_t n_prompt,
+                              const char *word, size_t n_word, hsc_token *out, hsc_error *err)
+{
+    const hsc_tokenizer *tokenizer = NULL;
+    hsc_encoding whole = {0};
+    hsc__string text = {0};
+    size_t n = (size_t)item->n_tokens;
+    HSC_TRY(hsc__cli_tokenizer(r->opened, &tokenizer, err));
+    hsc__string_add(&text, prompt, n_prompt);
+    if (*word != ' ') hsc__string_text(&text, " ");
+    hsc__string_add(&text, word, n_word);
+    hsc_status status = text.failed ? hsc__fail_memory(err, n_prompt, "an answer")
+                                    : hsc_encode(tokenizer, text.data, text.n, r->flags, &whole, err);
+    if (status == HSC_OK && (whole.n <= n || memcmp(whole.ids, item->ids, n * sizeof *item->ids) != 0))
+        status = hsc__fail(err, HSC_EINVAL, 0, "'%.*s' after the prompt changes the tokens of the prompt itself",
+                           (int)n_word, word);
+    if (status == HSC_OK) *out = whole.ids[n];
+    hsc_encoding_free(&whole);
+    hsc__string_free(&text);
+    return status;
+}
+
+/* Adds a prompt with its two answers; when they cannot be used nothing is added. */
+static hsc_status add_prompt(const reader *r, const char *prompt, size_t n, const char *right, size_t n_right,
+                             const char *wrong, size_t n_wrong, hsc_error *err)
+{
+    HSC_TRY(hsc__items_add_text(r->items, r->opened, prompt, n, r->flags, err));
+    hsc__item *item = &r->items->list[r->items->n - 1];
+    hsc_status status = first_token(r, item, prompt, n, right, n_right, &item->a, err);
+    if (status == HSC_OK) status = first_token(r, item, prompt, n, wrong, n_wrong, &item->b, err);
+    if (status == HSC_OK && item->a == item->b)
+        status = hsc__fail(err, HSC_EINVAL, 0, "'%.*s' and '%.*s' begin with the same token", (int)n_right, right,
+                           (int)n_wrong, wrong);
+    if (status != HSC_OK) hsc__items_drop_last(r->items);
+    return status;
+}
+
+/* --------------------------------------------------------------------------------------------------- prompts ---- */
+
+static const char *text_of(const json_t *object, const char *name, const char *other)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : json_string_value(json_object_get(object, other));
+}
+
+/* The cluster of a line: its "cluster", else its "id" up to the last '-', which twins share. */
+static hsc_status set_cluster(hsc__item *item, const json_t *object, hsc_error *err)
+{
+    const char *name = json_string_value(json_object_get(object, "cluster"));
+    const char *id = name ? name : json_string_value(json_object_get(object, "id"));
+    if (!id) return HSC_OK;
+    const char *dash = name ? NULL : strrchr(id, '-');
+    size_t n = dash ? (size_t)(dash - id) : strlen(id);
+    item->cluster = hsc__strndup(id, n);
+    return item->cluster ? HSC_OK : hsc__fail_memory(err, n + 1, "a cluster");
+}
+
+static hsc_status add_object(const reader *r, const json_t *object, int line, hsc_error *err)
+{
+    const char *prompt = json_string_value(json_object_get(object, "prompt"));
+    const char *right = text_of(object, "right", "io"), *wrong = text_of(object, "wrong", "s");
+    HSC_FAIL_IF(!prompt || !right || !wrong, HSC_EFORMAT,
+                "a line of a pair file is {\"prompt\", \"right\", \"wrong\"} or {\"prompt\", \"io\", \"s\"}");
+    HSC_TRY(add_prompt(r, prompt, strlen(prompt), right, strlen(right), wrong, strlen(wrong), err));
+    hsc__item *item = &r->items->list[r->items->n - 1];
+    item->line = line;
+    return set_cluster(item, object, err);
+}
+
+static hsc_status add_line(const reader *r, const char *text, size_t n, int line, hsc_error *err)
+{
+    json_error_t where;
+    json_t *object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
+    if (!object) return hsc__fail(err, HSC_EFORMAT, 0, "column %d: %s", where.column, where.text);
+    hsc_status status = add_object(r, object, line, err);
+    json_decref(object);
+    return status;
+}
+
+static hsc_status add_prompts(const reader *r, const hsc__string *text, hsc_error *err)
+{
+    int n_lines = 0, line = 1;
+    for (size_t start = 0; start < text->n; line++) {
+        const char *end = memchr(text->data + start, '\n', text->n - start);
+        size_t n = end ? (size_t)(end - text->data) - start : text->n - start, kept = n;
+        if (kept && text->data[start + kept - 1] == '\r') kept--;
+        if (kept) {
+            if (r->limit && ++n_lines > r->limit) break;
+            hsc_status status = add_line(r, text->data + start, kept, line, err);
+            if (status != HSC_OK) return hsc__fail_prefix(err, status, "%s: line %d", r->path, line);
+        }
+        start += n + 1;
+    }
+    return HSC_OK;
+}
+
+/* ----------------------------------------------------------------------------------------------------- pairs ---- */
+
+/* Whether both wordings say the same up to the query, so that nothing tells their answers apart. */
+static bool same_prompt(const hsc_pair *pair)
+{
+    const hsc_wording *x = &pair->wording[0], *y = &pair->wording[1];
+    if (x->query.end != y->query.end) return false;
+    return x->text ? memcmp(x->text, y->text, x->query.end) == 0
+                   : memcmp(x->ids, y->ids, x->query.end * sizeof *x->ids) == 0;
+}
+
+/* A prompt of token ids: the candidates are ids as well. */
+static hsc_status add_wording_ids(const reader *r, const hsc_wording *w, hsc_span right, hsc_span wrong, hsc_error *err)
+{
+    hsc__ids ids = {(hsc_token *)w->ids, w->query.end};
+    for (size_t i = 0; i < ids.n; i++)
+        HSC_FAIL_IF(w->ids[i] >= r->opened->config->d_vocab, HSC_EINVAL, "token %d is outside the vocabulary of %d",
+                    (int)w->ids[i], r->opened->config->d_vocab);
+    HSC_TRY(hsc__items_add_ids(r->items, &ids, err));
+    hsc__item *item = &r->items->list[r->items->n - 1];
+    item->a = w->ids[right.start];
+    item->b = w->ids[wrong.start];
+    return HSC_OK;
+}
+
+static hsc_status add_wording(const reader *r, const hsc_pair *pair, int which, hsc_error *err)
+{
+    const hsc_wording *w = &pair->wording[which];
+    hsc_span right = which ? w->b : w->a, wrong = which ? w->a : w->b;
+    hsc_status status = w->text ? add_prompt(r, w->text, w->query.end, w->text + right.start, right.end - right.start,
+                                             w->text + wrong.start, wrong.end - wrong.start, err)
+                                : add_wording_ids(r, w, right, wrong, err);
+    if (status != HSC_OK) return status;
+    hsc__item *item = &r->items->list[r->items->n - 1];
+    item->line = w->line;
+    item->cluster = hsc__strndup(pair->cluster, strlen(pair->cluster));
+    return item->cluster ? HSC_OK : hsc__fail_memory(err, strlen(pair->cluster) + 1, "a cluster");
+}
+
+/* Both wordings or neither. */
+static hsc_status add_both(const reader *r, const hsc_pair *pair, hsc_error *err)
+{
+    hsc_error why = {0};
+    int line = pair->wording[0].line;
+    size_t first = r->items->n;
+    if (same_prompt(pair))
+        return hsc__items_leave_out(r->items, line, "both wordings are the same up to the query", err);
+    hsc_status status = add_wording(r, pair, 0, &why);
+    if (status == HSC_OK) status = add_wording(r, pair, 1, &why);
+    if (status == HSC_OK) {
+        r->items->list[first].twin = (int)first + 1;
+        r->items->list[first + 1].twin = (int)first;
+        return HSC_OK;
+    }
+    while (r->items->n > first) hsc__items_drop_last(r->items);
+    if (status != HSC_EINVAL) return hsc__fail(err, status, why.offset, "%s", why.message);
+    return hsc__items_leave_out(r->items, line, why.message, err);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const hsc_pair *x = *(const hsc_pair *const *)a, *y = *(const hsc_pair *const *)b;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* In the order of the file; a limit of lines takes both lines of the last pair. */
+static hsc_status add_pairs(const reader *r, const hsc_pairs *pairs, hsc_error *err)
+{
+    size_t n = (size_t)hsc_pairs_count(pairs);
+    const hsc_pair **order = hsc__calloc(n, sizeof *order);
+    if (!order) return hsc__fail_memory(err, n * sizeof *order, "the pairs");
+    for (size_t i = 0; i < n; i++) order[i] = hsc_pairs_get(pairs, (int)i);
+    qsort(order, n, sizeof *order, by_number);
+    hsc_status status = HSC_OK;
+    for (int i = 0; status == HSC_OK && hsc_pairs_skipped(pairs, i) && !r->limit; i++)
+        status =
+            hsc__items_leave_out(r->items, hsc_pairs_skipped(pairs, i)->line, hsc_pairs_skipped(pairs, i)->why, err);
+    int n_lines = 0;
+    for (size_t i = 0; i < n && status == HSC_OK; i++) {
+        if (r->limit && n_lines >= r->limit) break;
+        n_lines += order[i]->wording[0].line == order[i]->wording[1].line ? 1 : 2;
+        status = add_both(r, order[i], err);
+    }
+    hsc__free(order);
+    return status;
+}
+
+/* Lines of a prompt and its answers, without a twin. */
+static bool is_prompts(const hsc__string *text)
+{
+    json_error_t where;
+    size_t start = 0;
+    while (start < text->n && strchr("\r\n", text->data[start])) start++;
+    const char *end = memchr(text->data + start, '\n', text->n - start);
+    size_t n = end ? (size_t)(end - text->data) - start : text->n - start;
+    json_t *object = n && text->data[start] == '{' ? json_loadb(text->data + start, n, 0, &where) : NULL;
+    bool found = object && json_object_get(object, "prompt") && !json_object_get(object, "twin");
+    json_decref(object);
+    return found;
+}
+
+hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
+                                int limit, hsc_error *err)
+{
+    reader r = {items, opened, path, flags, limit};
+    hsc__string text = {0};
+    hsc_pairs *pairs = NULL;
+    hsc_status status = hsc__cli_read(path, &text, err);
+    if (status == HSC_OK && is_prompts(&text)) {
+        status = add_prompts(&r, &text, err);
+    } else if (status == HSC_OK) {
+        status = hsc_pairs_parse(&pairs, path, text.n ? text.data : "", text.n, NULL, err);
+        if (status == HSC_OK) status = add_pairs(&r, pairs, err);
+    }
+    if (status == HSC_OK && !items->n && items->n_left_out)
+        status = hsc__fail(err, HSC_EINVAL, 0, "%s: no pair can be used; line %d: %s", path, items->left_out[0].line,
+                           items->left_out[0].why);
+    if (status == HSC_OK && !items->n) status = hsc__fail(err, HSC_EINVAL, 0, "%s: holds no text", path);
+    hsc_pairs_free(pairs);
+    hsc__string_free(&text);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------- what is said about them ---- */
+
+enum { SHOWN = 3 };
+
+void hsc__items_describe(hsc__string *out, const hsc__items *items, int n_clusters)
+{
+    hsc__string_printf(out, "over %zu texts in %d clusters", items->n - items->n_unused, n_clusters);
+    if (items->n_left_out) hsc__string_printf(out, "; %zu lines left out:", items->n_left_out);
+    for (size_t i = 0; i < items->n_left_out && i < SHOWN; i++)
+        hsc__string_printf(out, "%s line %d (%s)", i ? ";" : "", items->left_out[i].line, items->left_out[i].why);
+    hsc__string_text(out, items->n_left_out > SHOWN ? "; --json lists all\n" : "\n");
+}
+
+json_t *hsc__items_json_skipped(const hsc__items *items)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < items->n_left_out; i++)
+        json_array_append_new(list,
+                              json_pack("{s:i,s:s}", "line", items->left_out[i].line, "why", items->left_out[i].why));
+    return list;
+}
