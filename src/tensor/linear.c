@@ -12,10 +12,14 @@
 #include <string.h>
 
 enum {
+    UNIT = 16,           /* outputs of one row that a thread takes at least, */
+    WIDE_UNIT = 128,     /* and of a weight [n_in][n_out], which is read in runs along the outputs */
+    SHARES = 4,          /* it takes this part of what is left to it, so that all end together */
+    MIN_STOLEN = 4,      /* tasks of one row that must be left for another thread to help */
     MIN_STEP = 32,       /* outputs a task of few rows, at least and */
     MAX_STEP = 128,      /* at most; a tile must fit the scratch of a panel */
-    WIDE_STEP = 512,     /* the most of a weight [n_in][n_out], which is read in runs along the outputs */
-    TASKS = 8,           /* that a thread should have, so that all end together */
+    WIDE_STEP = 512,     /* the most of a weight [n_in][n_out] */
+    TASKS = 8,           /* that a thread should have */
     MIN_SPLIT_ROWS = 96, /* fewer rows than this do not pay for packing a panel twice */
 };
 
@@ -24,8 +28,7 @@ enum { MAX_LANES = 64 };
 /* Tasks of few rows that one thread takes in turn, so that it reads memory in order, where the kernels fetch it ahead.
  * Who is done helps the others. */
 typedef struct {
-    _Alignas(64) atomic_int next;
-    int end;
+    _Alignas(64) _Atomic uint64_t left; /* the first task << 32 | the end */
 } lane;
 
 typedef struct {
@@ -115,9 +118,10 @@ static int wide_step(const plan *job, int n_out)
     return clamp(share, MAX_STEP, job->n_rows * WIDE_STEP <= PANEL_FLOATS ? WIDE_STEP : MAX_STEP);
 }
 
-/* Outputs that a task of product p takes. */
+/* Outputs that a task of product p takes; of one row a thread takes several tasks at once. */
 static int step_of(const plan *job, const hsc__linear *p)
 {
+    if (job->few && job->n_rows == 1) return p->w->transposed ? WIDE_UNIT : UNIT;
     if (job->few) return p->w->transposed ? wide_step(job, p->w->n_out) : job->few_step;
     switch (kind_of(job, p->w)) {
     case HSC_COMPUTE_BF16: return job->exec->kernels->nr_bf16;
@@ -173,12 +177,12 @@ static void panel_task(const plan *job, const hsc__linear *p, int o, int row, in
 }
 
 /* A run of outputs for the few rows of a decode step. The sums go through scratch because y may be the residual. */
-static void few_task(const plan *job, const hsc__linear *p, int o, float *tile)
+static void few_outputs(const plan *job, const hsc__linear *p, int o, int n_out, float *tile)
 {
     const hsc__kernels *k = job->exec->kernels;
     const hsc__weight *w = p->w;
-    int step = step_of(job, p), n_out = w->n_out - o < step ? w->n_out - o : step, n_rows = job->n_rows;
-    size_t stride = (size_t)step; /* tile: [n_rows][step] */
+    int n_rows = job->n_rows;
+    size_t stride = (size_t)n_out; /* tile: [n_rows][n_out] */
     const char *data =
         (const char *)w->data + (w->transposed ? hsc__dtype_bytes(w->dtype, (size_t)o) : (size_t)o * w->row_bytes);
     switch (kind_of(job, w)) {
@@ -209,23 +213,51 @@ static void run_task(void *context, size_t task, int worker)
     while (index >= (size_t)tasks_of(job, p)) index -= (size_t)tasks_of(job, p++);
     float *scratch = hsc__exec_scratch(job->exec, worker);
     int o = (int)index * step_of(job, p);
-    if (job->few) {
-        few_task(job, p, o, scratch);
-        return;
-    }
     int per_split = (job->n_rows + job->n_splits - 1) / job->n_splits;
     int row = split * per_split, n_rows = job->n_rows - row < per_split ? job->n_rows - row : per_split;
     if (n_rows > 0) panel_task(job, p, o, row, n_rows, scratch);
+}
+
+/* Tasks [from, to) of all products, one product after the other. */
+static void few_tasks(const plan *job, int from, int to, int worker)
+{
+    for (const hsc__linear *p = job->products; from < to; p++) {
+        int n = tasks_of(job, p), step = step_of(job, p);
+        if (from < n) {
+            int o = from * step, end = (to < n ? to : n) * step;
+            few_outputs(job, p, o, (end < p->w->n_out ? end : p->w->n_out) - o, hsc__exec_scratch(job->exec, worker));
+        }
+        from = from < n ? 0 : from - n;
+        to -= n;
+    }
+}
+
+/* Takes tasks of a lane: its owner a part of what is left from the front, fewer and fewer so that all threads end
+ * together, another half of that from the back, unless so few are left that fetching them anew takes longer than
+ * waiting. False when there is nothing to take. */
+static bool take_tasks(const plan *job, lane *l, bool own, int *from, int *to)
+{
+    int most = job->n_rows == 1 ? PANEL_FLOATS / WIDE_UNIT : 1, least = own || job->n_rows > 1 ? 1 : MIN_STOLEN;
+    uint64_t left = atomic_load_explicit(&l->left, memory_order_relaxed), rest;
+    do {
+        *from = (int)(left >> 32);
+        *to = (int)(uint32_t)left;
+        if (*to - *from < least) return false;
+        int n = clamp((*to - *from) / (own ? SHARES : 2), 1, most);
+        if (own) *to = *from + n;
+        else *from = *to - n;
+        rest = own ? left + ((uint64_t)n << 32) : left - (uint64_t)n;
+    } while (!atomic_compare_exchange_weak_explicit(&l->left, &left, rest, memory_order_relaxed, memory_order_relaxed));
+    return true;
 }
 
 static void run_lanes(void *context, size_t task, int worker)
 {
     const plan *job = context;
     for (int i = 0; i < job->n_lanes; i++) {
-        lane *l = &job->lanes[((int)task + i) % job->n_lanes];
-        int index;
-        while ((index = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->end)
-            run_task(context, (size_t)index, worker);
+        int from, to;
+        while (take_tasks(job, &job->lanes[((int)task + i) % job->n_lanes], i == 0, &from, &to))
+            few_tasks(job, from, to, worker);
     }
 }
 
@@ -234,8 +266,9 @@ static void run_few(plan *job, int n_tasks)
     lane lanes[MAX_LANES];
     int n = job->exec->n_threads < MAX_LANES ? job->exec->n_threads : MAX_LANES;
     for (int i = 0; i < n; i++) {
-        atomic_init(&lanes[i].next, (int)((int64_t)n_tasks * i / n));
-        lanes[i].end = (int)((int64_t)n_tasks * (i + 1) / n);
+        uint64_t from = (uint64_t)n_tasks * (uint64_t)i / (uint64_t)n,
+                 to = (uint64_t)n_tasks * (uint64_t)(i + 1) / (uint64_t)n;
+        atomic_init(&lanes[i].left, from << 32 | to);
     }
     job->lanes = lanes;
     job->n_lanes = n;

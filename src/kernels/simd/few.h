@@ -21,11 +21,10 @@ enum {
 typedef struct group {
     const unsigned char *rows[VL]; /* at the chunk's first value */
     size_t ahead;                  /* bytes from a row to what will be read after this group */
+    const unsigned char *line;     /* of one row in order: the first line of that */
     int n_k;
-    const float *x;     /* [rows][X_STRIDE] */
-    vf *sum;            /* [rows], set */
-    const float *kept;  /* [n_k][VL], the weights, where they were unpacked before */
-    size_t fetch_bytes; /* of each row, to be fetched while those are used */
+    const float *x; /* [rows][X_STRIDE] */
+    vf *sum;        /* [rows], set */
 } group;
 
 /* Multiplies `rows` rows by the weights of one k. */
@@ -58,15 +57,19 @@ INLINE void prepare(hsc_dtype dtype, const group *g, int q, size_t offset, vf t[
     vf_quad(t + q, next);
 }
 
-INLINE void plain_blocks(const int rows, hsc_dtype dtype, const group *g, int n_k, vf sum[MR])
+/* in_order: memory is read row group by row group, so that what comes next is fetched line by line. */
+INLINE void plain_blocks(const int rows, const bool in_order, hsc_dtype dtype, const group *g, int n_k, vf sum[MR])
 {
     const size_t size = (size_t)hsc__dtype_block_bytes(dtype);
+    const unsigned char *line = g->line;
     vf t[VL], now[4], next[4];
     prepare(dtype, g, 0, 0, t, now);
     for (int k = 0; k < n_k; k += VL) {
         size_t last = (size_t)(k + VL < n_k ? k + VL : k) * size;
+        if (in_order) fetch_run(line, (int)(VL * VL * size / 64));
+        line += VL * VL * size;
         UNROLL
-        for (int i = 0; i < VL; i++) {
+        for (int i = 0; i < VL && !in_order; i++) {
             if ((size_t)k * size % 64 < VL * size) fetch_far(g->rows[i] + (size_t)k * size + g->ahead);
         }
         UNROLL
@@ -80,12 +83,12 @@ INLINE void plain_blocks(const int rows, hsc_dtype dtype, const group *g, int n_
     }
 }
 
-INLINE void plain_group(const int rows, hsc_dtype dtype, const group *g)
+INLINE void plain_group(const int rows, const bool in_order, hsc_dtype dtype, const group *g)
 {
     vf sum[MR];
     start_sums(rows, sum);
     int whole = g->n_k / VL * VL;
-    if (whole > 0) plain_blocks(rows, dtype, g, whole, sum);
+    if (whole > 0) plain_blocks(rows, in_order, dtype, g, whole, sum);
     if (whole < g->n_k) {
         const size_t offset = (size_t)whole * (size_t)hsc__dtype_block_bytes(dtype);
         float rest[VL * VL];
@@ -99,8 +102,9 @@ INLINE void plain_group(const int rows, hsc_dtype dtype, const group *g)
 }
 
 /* Two groups of a quantised type side by side: one alone would wait for its own sums. */
-INLINE void block_group(const int rows, hsc_dtype dtype, const group *g)
+INLINE void block_group(const int rows, const bool in_order, hsc_dtype dtype, const group *g)
 {
+    (void)in_order;
     const size_t bytes = (size_t)hsc__dtype_block_bytes(dtype);
     vf sum[2][MR];
     start_sums(rows, sum[0]);
@@ -127,7 +131,7 @@ typedef void (*group_fn)(const group *g);
 #define GROUP(rows, kind, type)                                                                                        \
     static void group_##rows##_##type(const group *g)                                                                  \
     {                                                                                                                  \
-        kind##_group(rows, HSC_##type, g);                                                                             \
+        kind##_group(rows, false, HSC_##type, g);                                                                      \
     }
 #define GROUPS(rows)                                                                                                   \
     GROUP(rows, plain, F32)                                                                                            \
@@ -300,10 +304,50 @@ static void few_outputs(chunk *c, int64_t n_in, const float *x, size_t x_stride)
     }
 }
 
+/* One row takes all of k for VL outputs at once: weights are read, and fetched ahead, in the order in which they lie.
+ */
+INLINE vf one_row(hsc_dtype dtype, const unsigned char *w, size_t row_bytes, int n_out, int64_t n_in, const float *x)
+{
+    vf sum = vf_zero(), total;
+    group g = {.x = x, .sum = &sum};
+    find_rows(g.rows, w, row_bytes, n_out);
+    g.line = w + VL * row_bytes;
+    for (int64_t k0 = 0; k0 < n_in; k0 += HSC__K_CHUNK) {
+        g.n_k = n_in - k0 < HSC__K_CHUNK ? (int)(n_in - k0) : HSC__K_CHUNK;
+        plain_group(1, true, dtype, &g);
+        total = k0 ? vf_add(total, sum) : sum;
+        UNROLL
+        for (int i = 0; i < VL; i++) g.rows[i] += HSC__K_CHUNK * hsc__dtype_block_bytes(dtype);
+        g.x += HSC__K_CHUNK;
+        g.line += VL * HSC__K_CHUNK * hsc__dtype_block_bytes(dtype);
+    }
+    return total;
+}
+
+typedef void (*one_row_fn)(const unsigned char *w, size_t row_bytes, int n_out, int64_t n_in, const float *x, float *y);
+
+#define ONE_ROW(type)                                                                                                  \
+    static void one_row_##type(const unsigned char *w, size_t row_bytes, int n_out, int64_t n_in, const float *x,      \
+                               float *y)                                                                               \
+    {                                                                                                                  \
+        for (int o = 0; o < n_out; o += VL, w += VL * row_bytes)                                                       \
+            vf_store_part(y + o, one_row(HSC_##type, w, row_bytes, n_out - o, n_in, x), part(n_out - o));              \
+    }
+ONE_ROW(F32)
+ONE_ROW(F16)
+ONE_ROW(BF16)
+
+static const one_row_fn one_rows[HSC_N_DTYPES] = {
+    [HSC_F32] = one_row_F32, [HSC_F16] = one_row_F16, [HSC_BF16] = one_row_BF16};
+
 void KERNEL(few)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x,
                  size_t x_stride, int n_rows, float *y, size_t y_stride)
 {
     if (n_rows <= 0) return;
+    if (n_rows == 1 && one_rows[dtype]) {
+        one_rows[dtype](w, row_bytes, n_out, n_in, x, y);
+        return;
+    }
     for (int o = 0; o < n_out; o += STEP) {
         chunk c = {.dtype = dtype, .row_bytes = row_bytes, .n_rows = n_rows, .y = y + o, .y_stride = y_stride};
         c.w = (const unsigned char *)w + (size_t)o * row_bytes;

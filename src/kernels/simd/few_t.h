@@ -16,6 +16,7 @@ enum {
     SUB = 32,
     ONE_SUB = 4, /* of one row: so short a strip reads memory almost in the order in which it lies */
     ONE_AHEAD = 32,
+    ONE_WIDE = 4096,
     WIDE = 512,
     NARROW = 128, /* with so many rows that wide sums would leave the cache */
 };
@@ -176,7 +177,7 @@ static void few_columns(const columns *c, const float *x, size_t x_stride, float
 void KERNEL(few_t)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t n_in, const float *x,
                    size_t x_stride, int n_rows, float *y, size_t y_stride)
 {
-    int wide = n_rows <= MR ? WIDE : NARROW;
+    int wide = n_rows == 1 ? ONE_WIDE : n_rows <= MR ? WIDE : NARROW;
     for (int r = 0; r < n_rows; r += MOST_ROWS) {
         for (int o = 0; o < n_out; o += wide) {
             columns c = {.dtype = dtype, .row_bytes = row_bytes, .n_in = n_in};
