@@ -107,6 +107,78 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_attribution_run(const hsc_model *model, co
                                                       hsc_error *err);
 HSC_API void hsc_attribution_free(hsc_attribution *attribution);
 
+/* --------------------------------------------------------------------------------------------------- circuits ---- */
+
+/*
+ * What a head does to single words, away from any text (Elhage et al. 2021; Wang et al. 2022). A word t comes in as its
+ * effective embedding x_t = e_t + MLP_0(ln2(e_t)), the first feed-forward alone, without attention and positions; heads
+ * of layer 0 read e_t itself. Then
+ *     OV   logits of t = unembed(ln_final(W_O (W_V ln1(x_t) + b_V))), the norms with their own statistics
+ *     QK   score of t looking at s = attn_scale (W_Q ln1(x_t) + b_Q) . (W_K ln1(x_s) + b_K), both unrotated, as at
+ *          distance 0; norms of q and k as the model has them, a soft cap left out
+ */
+typedef struct hsc_circuit_options {
+    int n_threads;
+    hsc_compute compute;     /* of what makes x_t, q, k and v; the rest is f32 */
+    const hsc_token *inputs; /* [n_inputs]; NULL: the whole vocabulary */
+    int n_inputs;
+    int top_k;                                      /* at most HSC_LENS_MAX_TOP; 0: 5 */
+    int (*tell)(void *user, int n_done, int n_all); /* inputs; non-zero stops with HSC_ECANCELED; may be NULL */
+    void *user;
+} hsc_circuit_options;
+
+/* Arrays are [n_inputs] and more where it says so. Ties go to the lower id. */
+typedef struct hsc_circuit {
+    int n_inputs, top_k, d_vocab;
+    hsc_token *inputs;
+    hsc_token *writes;   /* [..][top_k] words that the head writes for this input, largest logit first */
+    float *write_logits; /* [..][top_k] */
+    hsc_token *lowest;   /* [..][top_k] words that it speaks against, smallest logit first */
+    float *lowest_logits;
+    int *own_ranks;    /* of the input among what is written, from 0 */
+    hsc_token *keys;   /* [..][top_k] inputs that this one looks at, largest score first */
+    float *key_scores; /* [..][top_k] */
+} hsc_circuit;
+
+/* Fills *out, which hsc_circuit_free frees. Memory: (d_vocab + 3 n_inputs) d_head floats and 256 rows of logits.
+ * HSC_EINVAL: no such layer, head or token, top_k out of range. HSC_EUNSUPPORTED: as for hsc_attribution_run.
+ * HSC_ECANCELED. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_circuit_run(const hsc_model *model, int layer, int head,
+                                                  const hsc_circuit_options *options, hsc_circuit *out, hsc_error *err);
+HSC_API void hsc_circuit_free(hsc_circuit *circuit);
+
+/* The copying score of every head (Wang et al. 2022): copy[n_layers * n_heads] is the share of the inputs that the head
+ * writes among its top_k words, against[..] the share that is among the top_k with the sign of what it writes turned.
+ * NaN in layer 0, whose heads do not read the effective embedding. options->inputs must be given. As hsc_circuit_run.
+ */
+HSC_API HSC_MUST_CHECK hsc_status hsc_circuit_copying(const hsc_model *model, const hsc_circuit_options *options,
+                                                      double *copy, double *against, hsc_error *err);
+
+/* ------------------------------------------------------------------------------------------------ composition ---- */
+
+/*
+ * How much of what one head writes a later head can read, by the weights alone (Elhage et al. 2021), as TransformerLens
+ * has it (all_composition_scores):
+ *     |OV1 M| / (|OV1| |M|),   Frobenius norms,   OV = W_V W_O,   M = QK, QK^T or OV of the later head,   QK = W_Q
+ * W_K^T The norm before attention is folded into W_Q, W_K and W_V (its gain; a layer norm's mean too), which changes
+ * scores; kv heads stand for each head that reads them; rotation, norms of q and k, and everything between the two
+ * heads are left out. A later head turned at random would have a root mean square of 1 / sqrt(d_model).
+ */
+typedef enum {
+    HSC_COMPOSE_Q, /* into where it looks from */
+    HSC_COMPOSE_K, /* into what it looks for */
+    HSC_COMPOSE_V, /* into what it moves */
+    HSC_N_COMPOSES,
+} hsc_compose;
+
+/* "q", "k", "v"; NULL out of range. Static storage. */
+HSC_API const char *hsc_compose_name(hsc_compose kind);
+
+/* out [n][n], n = n_layers * n_heads: row the writing head, column the reading one; NaN unless its layer is later.
+ * Memory: 3 matrices of n_heads * d_head * d_model floats a layer. HSC_EINVAL: no such kind. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_composition(const hsc_model *model, hsc_compose kind, int n_threads, float *out,
+                                                  hsc_error *err);
+
 #ifdef __cplusplus
 }
 #endif

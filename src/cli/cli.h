@@ -20,6 +20,8 @@ int hsc__cli_ablate(int argc, char **argv);
 int hsc__cli_attribute(int argc, char **argv);
 int hsc__cli_bench(int argc, char **argv);
 int hsc__cli_chat(int argc, char **argv);
+int hsc__cli_circuit(int argc, char **argv);
+int hsc__cli_compose(int argc, char **argv);
 int hsc__cli_convert(int argc, char **argv);
 int hsc__cli_detect(int argc, char **argv);
 int hsc__cli_drift(int argc, char **argv);

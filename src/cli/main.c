@@ -19,6 +19,8 @@ static const entry commands[] = {
     {"drift", hsc__cli_drift, "how far heads differ between two files of one model", "See"},
     {"lens", hsc__cli_lens, "what the residual stream would say after each layer", "Explain"},
     {"attribute", hsc__cli_attribute, "what a logit is made of: heads, MLPs, embedding, biases", "Explain"},
+    {"circuit", hsc__cli_circuit, "what a head reads and writes of single words; which heads copy", "Explain"},
+    {"compose", hsc__cli_compose, "how much of what one head writes a later head can read", "Explain"},
     {"ablate", hsc__cli_ablate, "switch off heads, layers or neurons, and measure what it does", "Intervene"},
     {"patch", hsc__cli_patch, "put one run's activations into another, place by place", "Intervene"},
     {"generate", hsc__cli_generate, "write on from a prompt, and see where heads look as it writes", "Do"},

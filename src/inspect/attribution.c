@@ -5,8 +5,7 @@
  */
 #include "base/parallel.h"
 #include "base/status.h"
-#include "headscope/analysis.h"
-#include "inspect/dense.h"
+#include "inspect/circuit.h"
 
 #include <math.h>
 #include <string.h>
@@ -233,12 +232,7 @@ void hsc_attribution_free(hsc_attribution *attribution)
 static hsc_status check(const run *r, int n_tokens, hsc_error *err)
 {
     const hsc_config *c = r->config;
-    const hsc__desc *d = r->desc;
-    HSC_FAIL_IF(d->post_norm || d->w_head.data || !d->unembed.data, HSC_EUNSUPPORTED,
-                "attribution wants one norm between the sum of all parts and the logits; architecture %s %s", c->arch,
-                d->post_norm       ? "has a norm behind every sum"
-                : !d->unembed.data ? "has no output matrix"
-                                   : "has a layer of its own there");
+    HSC_TRY(hsc__one_norm(r->model, "attribution", err));
     HSC_FAIL_IF(n_tokens < 1 || n_tokens > c->n_ctx, HSC_EINVAL, "the text has %d tokens, 1 to %d are accepted",
                 n_tokens, c->n_ctx);
     HSC_FAIL_IF(

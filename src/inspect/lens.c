@@ -6,8 +6,7 @@
 #include "base/alloc.h"
 #include "base/parallel.h"
 #include "base/status.h"
-#include "headscope/analysis.h"
-#include "model/model.h"
+#include "inspect/circuit.h"
 
 #include <math.h>
 #include <string.h>
@@ -88,21 +87,6 @@ static double divergence(const float *p, double p_sum, const float *q, double q_
     return sum > 0 ? sum : 0;
 }
 
-static void keep_top(const float *x, int n, int k, hsc_token *ids, float *logits)
-{
-    int kept = 0;
-    for (int i = 0; i < n; i++) {
-        if (kept == k && !(x[i] > logits[k - 1])) continue;
-        int at = kept < k ? kept++ : k - 1;
-        for (; at > 0 && x[i] > logits[at - 1]; at--) {
-            ids[at] = ids[at - 1];
-            logits[at] = logits[at - 1];
-        }
-        ids[at] = i;
-        logits[at] = x[i];
-    }
-}
-
 static int rank_of(const float *x, int n, hsc_token word)
 {
     int rank = 0;
@@ -131,7 +115,7 @@ static void read_row(void *context, size_t task, int worker)
     l->log_sums[at] = log_sum(row, v);
     l->losses[at] = NAN;
     if (r->config->causal && next < r->n_tokens) l->losses[at] = l->log_sums[at] - (double)row[r->ids[next]];
-    keep_top(row, v, l->top_k, l->top + at * k, l->top_logits + at * k);
+    hsc__keep_top(row, v, l->top_k, false, l->top + at * k, l->top_logits + at * k);
     for (size_t i = 0; i < words; i++) {
         l->word_logits[at * words + i] = row[r->options->words[i]];
         l->word_ranks[at * words + i] = rank_of(row, v, r->options->words[i]);

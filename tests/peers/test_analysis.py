@@ -75,5 +75,69 @@ def test_attribution():
                 torch.cat(value_mix).detach())
 
 
+def word_stream(model, layer):
+    """What a head of this layer reads of every word: the embedding, with the first MLP from layer 1 on."""
+    x, first = model.W_E[None], model.blocks[0]
+    return model.blocks[layer].ln1(x + first.mlp(first.ln2(x)) if layer else x)[0]
+
+
+def circuit_of(model, layer, head):
+    """OV logits [v][v] and QK scores [v][v], both in float64 from float32 weights."""
+    attn, kv = model.blocks[layer].attn, head * model.cfg.n_key_value_heads // model.cfg.n_heads \
+        if model.cfg.n_key_value_heads else head
+    w_k, w_v, b_k, b_v = (getattr(attn, ("_" if model.cfg.n_key_value_heads else "") + name)
+                          for name in ("W_K", "W_V", "b_K", "b_V"))
+    x = word_stream(model, layer)
+    out = (x @ w_v[kv] + b_v[kv]) @ attn.W_O[head]
+    scores = (x @ attn.W_Q[head] + attn.b_Q[head]) @ (x @ w_k[kv] + b_k[kv]).T / model.cfg.d_head ** 0.5
+    return model.unembed(model.ln_final(out[None]))[0].double(), scores.double()
+
+
+def ranks(rows, signs):
+    """Of each word in its own row, by size, turned where signs is -1."""
+    rows = rows * signs
+    return (rows > rows.diagonal()[:, None]).sum(1)
+
+
+def test_circuits():
+    for name, path, model, ids in each(17):
+        v = model.cfg.d_vocab
+        with common.scratch() as folder, torch.no_grad():
+            names = folder / "names.txt"
+            names.write_text("".join(f"#{i}\n" for i in range(v)))
+            words = ["circuit", "-m", path, "--names", names]
+            for layer, head in ((0, 1), (1, 3), (2, 0)):
+                logits, scores = circuit_of(model, layer, head)
+                got = ask(*words, f"L{layer}H{head}", "--all", "--top", v, "--word", "#7", "--word", "#90")
+                for kind, rows in (("ov", logits), ("qk", scores), ("ov_against", -logits)):
+                    best = rows.max(1).values.sort(descending=True).values
+                    sign = -1 if kind == "ov_against" else 1
+                    compare(f"{name}: L{layer}H{head} {kind}", [sign * p["value"] for p in got[kind]], best)
+                for word in got["words"]:
+                    compare(f"{name}: L{layer}H{head} writes for {word['id']}", [w["value"] for w in word["writes"]],
+                            logits[word["id"]].topk(5).values)
+                    assert word["own_rank"] == ranks(logits, 1)[word["id"]]
+            scores = ask(*words)["heads"]
+            for place in scores[model.cfg.n_heads:]:
+                logits, _ = circuit_of(model, place["layer"], place["head"])
+                for kind, sign in (("copying", 1), ("against", -1)):
+                    want = float((ranks(logits, sign) < 5).double().mean())
+                    assert abs(place[kind] - want) < 1e-9, (place, kind, want)
+            assert all(place["copying"] is None for place in scores[:model.cfg.n_heads])
+
+
+def test_composition():
+    for name, path, model, ids in each(19):
+        got = ask("compose", "-m", path)
+        n = model.cfg.n_heads
+        later = np.triu(np.ones((model.cfg.n_layers,) * 2), 1).repeat(n, 0).repeat(n, 1).astype(bool)
+        for kind in "qkv":
+            with torch.no_grad():
+                want = model.all_composition_scores(kind.upper())  # [layer][head][layer][head]
+            rows = np.array(got[kind], dtype=float)
+            assert np.array_equal(np.isnan(rows), ~later)
+            compare(f"{name}: composition, {kind}", rows[later], want.reshape(rows.shape).double().numpy()[later])
+
+
 if __name__ == "__main__":
     common.main(globals())

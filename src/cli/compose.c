@@ -1,0 +1,259 @@
+/* headscope compose: how much of what one head writes a later head can read, by the weights alone. */
+#include "cli/heads.h"
+#include "cli/reading.h"
+#include "headscope/analysis.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { KIND_ALL = 0 };
+
+typedef struct values {
+    hsc__reading_options r; /* model, top, plot, threads, json */
+    int kind;               /* 0: all, else 1 + hsc_compose */
+    hsc__head head;
+} values;
+
+#define OPTION(name, letter, kind, value, field, low, high, help)                                                      \
+    {                                                                                                                  \
+        name, letter, kind, value, offsetof(values, field), low, high, help                                            \
+    }
+
+static const hsc__option options[] = {
+    HSC__OPTION_MODEL(values, r.model),
+    OPTION("kind", 0, HSC__OPT_CHOICE, "all|q|k|v", kind, 0, 0,
+           "Into where a head looks from (q), what it looks for (k) or what it moves (v). Default: each in turn."),
+    OPTION("head", 0, HSC__OPT_HEAD, "L4H3", head, 0, 0, "Only pairs with this head, and a map of its partners."),
+    OPTION("top", 'k', HSC__OPT_INT, "N", r.top, 1, 100000, "Rows of each table. Default: 10."),
+    OPTION("plot", 0, HSC__OPT_TEXT, "FILE", r.plot, 0, 0,
+           "All pairs (or the map of --head) as .png, .svg or .pdf. Wants --kind."),
+    HSC__OPTION_THREADS(values, r.threads),
+    HSC__OPTION_JSON(values, r.json),
+};
+
+static const hsc__command command = {
+    .name = "compose",
+    .usage = "-m MODEL [--kind q|k|v] [--head L4H3]",
+    .about =
+        "Composition: how much of what a head writes a later head can read. The score is |OV M| / (|OV| |M|) in "
+        "Frobenius norms, with M = QK, QK^T or OV of the later head (Elhage et al. 2021); the norm before attention is "
+        "folded into the weights. A head turned at random would score 1 / sqrt(d_model) (root mean square), which "
+        "stands beside it.\n"
+        "An induction head, for one, reads in K what a head of the token before wrote. A high score says that the "
+        "weights fit, not that the path is used: ablate the first head and look at the second.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .examples = "headscope compose -m gpt2\n"
+                "    the pairs of heads that fit best, in q, k and v\n"
+                "headscope compose -m gpt2 --kind k --head L5H1\n"
+                "    which earlier heads an induction head may look for",
+    .min_args = 0,
+    .max_args = 0,
+};
+
+typedef struct job {
+    const values *v;
+    hsc__opened opened;
+    int n;                         /* heads of the model */
+    float *scores[HSC_N_COMPOSES]; /* [n][n]; NULL: not asked for */
+} job;
+
+static double baseline(const job *j)
+{
+    return 1 / sqrt((double)j->opened.config->d_model);
+}
+
+/* The head that --head names, from 0 through the model; -1: none. */
+static int chosen(const job *j)
+{
+    return j->v->head.given ? j->v->head.layer * j->opened.config->n_heads + j->v->head.head : -1;
+}
+
+static hsc_status run(job *j, hsc_error *err)
+{
+    const hsc_config *c = j->opened.config;
+    j->n = c->n_layers * c->n_heads;
+    HSC_FAIL_IF(chosen(j) >= 0 && (j->v->head.layer >= c->n_layers || j->v->head.head >= c->n_heads), HSC_EINVAL,
+                "--head: there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d",
+                j->v->head.layer, j->v->head.head, c->n_layers - 1, c->n_heads - 1);
+    HSC_FAIL_IF(c->n_layers < 2, HSC_EINVAL, "%s has one layer: there is no later head", j->opened.name);
+    for (int kind = 0; kind < HSC_N_COMPOSES; kind++) {
+        if (j->v->kind != KIND_ALL && j->v->kind != kind + 1) continue;
+        size_t n = (size_t)j->n * (size_t)j->n;
+        j->scores[kind] = hsc__calloc(n, sizeof *j->scores[kind]);
+        if (!j->scores[kind]) return hsc__fail_memory(err, n * sizeof *j->scores[kind], "composition scores");
+        hsc__cli_progress("composition: %s", hsc_compose_name((hsc_compose)kind));
+        HSC_TRY(hsc_composition(j->opened.model, (hsc_compose)kind, j->v->r.threads, j->scores[kind], err));
+    }
+    hsc__cli_progress_end();
+    return HSC_OK;
+}
+
+/* The next pair after `last` by falling score; -1: no more. */
+static int next_pair(const job *j, const float *scores, int last)
+{
+    int best = -1, head = chosen(j);
+    for (int i = 0; i < j->n * j->n; i++) {
+        if (isnan(scores[i]) || (head >= 0 && i / j->n != head && i % j->n != head)) continue;
+        if (last >= 0 && !(scores[i] < scores[last] || (scores[i] == scores[last] && i > last))) continue;
+        if (best < 0 || scores[i] > scores[best]) best = i;
+    }
+    return best;
+}
+
+/* Layers down, heads across: the score of --head with each other one, whichever comes first. */
+static hsc_status show_partners(const job *j, const float *scores, const char *kind, const char *path, hsc__string *out,
+                                hsc_error *err)
+{
+    int head = chosen(j);
+    double *partners = hsc__calloc((size_t)j->n, sizeof *partners);
+    hsc__string title = {0};
+    if (!partners) return hsc__fail_memory(err, (size_t)j->n * sizeof *partners, "a map");
+    for (int i = 0; i < j->n; i++) {
+        float score = scores[i < head ? i * j->n + head : head * j->n + i];
+        partners[i] = isnan(score) ? 0 : (double)score;
+    }
+    hsc__string_printf(&title, "%s: %s-composition with L%dH%d", j->opened.name, kind, j->v->head.layer,
+                       j->v->head.head);
+    hsc__head_map map = {title.data, "score", j->opened.config->n_layers, j->opened.config->n_heads, partners};
+    hsc_status status = title.failed ? hsc__fail_memory(err, 64, "a title")
+                        : path       ? hsc__head_map_plot(path, &map, err)
+                                     : hsc__head_map_show(out, &map, err);
+    hsc__string_free(&title);
+    hsc__free(partners);
+    return status;
+}
+
+/* All pairs: rows write, columns read. */
+static hsc_status plot_pairs(const job *j, const float *scores, const char *kind, hsc_error *err)
+{
+    int n_heads = j->opened.config->n_heads;
+    size_t n = (size_t)j->n;
+    hsc__label *labels = hsc__calloc(n, sizeof *labels);
+    char(*names)[24] = hsc__calloc(n, sizeof *names);
+    hsc__string title = {0};
+    hsc_status status = hsc__fail_memory(err, n * sizeof *labels, "a map");
+    hsc__string_printf(&title, "%s: %s-composition", j->opened.name, kind);
+    if (labels && names && !title.failed) {
+        for (int i = 0; i < j->n; i++) {
+            snprintf(names[i], sizeof names[i], "L%dH%d", i / n_heads, i % n_heads);
+            labels[i] = (hsc__label){names[i], strlen(names[i])};
+        }
+        hsc__heatmap map = {.title = title.data,
+                            .x_title = "reads",
+                            .y_title = "writes",
+                            .value_title = "score",
+                            .n_rows = j->n,
+                            .n_cols = j->n,
+                            .values = scores,
+                            .row_labels = labels,
+                            .n_row_labels = n,
+                            .col_labels = labels,
+                            .n_col_labels = n,
+                            .scale = HSC__SCALE_MAX};
+        hsc__cli_hold_interrupt(true);
+        status = hsc__plot_heatmap(j->v->r.plot, &map, err);
+        hsc__cli_hold_interrupt(false);
+        if (status == HSC_OK) hsc__cli_note("wrote %s", j->v->r.plot);
+    }
+    hsc__string_free(&title);
+    hsc__free(labels);
+    hsc__free(names);
+    return status;
+}
+
+static hsc_status plot(const job *j, hsc_error *err)
+{
+    int kind = j->v->kind - 1;
+    const char *name = hsc_compose_name((hsc_compose)kind);
+    if (chosen(j) >= 0) return show_partners(j, j->scores[kind], name, j->v->r.plot, NULL, err);
+    return plot_pairs(j, j->scores[kind], name, err);
+}
+
+static hsc_status add_kind(const job *j, hsc__string *out, int kind, hsc_error *err)
+{
+    static const char *const means[] = {"Q: what the first writes moves where the second looks from",
+                                        "K: what the first writes moves what the second looks for",
+                                        "V: the second moves what the first wrote"};
+    const float *scores = j->scores[kind];
+    int n_heads = j->opened.config->n_heads, last = -1;
+    hsc__string_printf(out, "\n%s\n", means[kind]);
+    if (chosen(j) >= 0) HSC_TRY(show_partners(j, scores, hsc_compose_name((hsc_compose)kind), NULL, out, err));
+    hsc__string_text(out, "   score  times random\n");
+    for (int row = 0; row < j->v->r.top; row++) {
+        last = next_pair(j, scores, last);
+        if (last < 0) break;
+        int one = last / j->n, two = last % j->n;
+        hsc__string_printf(out, "%8.4f %13.1f  ", (double)scores[last], (double)scores[last] / baseline(j));
+        hsc__add_head_name(out, one / n_heads, one % n_heads);
+        hsc__string_text(out, " -> ");
+        hsc__add_head_name(out, two / n_heads, two % n_heads);
+        hsc__string_text(out, "\n");
+    }
+    return HSC_OK;
+}
+
+static int print_text(const job *j)
+{
+    hsc__string out = {0};
+    hsc_error err = {0};
+    hsc_status status = HSC_OK;
+    hsc__string_printf(&out,
+                       "%s: composition of heads by their weights, the norm before attention folded in\n"
+                       "a head turned at random would score %.4f, 1 / sqrt(%d)\n",
+                       j->opened.name, baseline(j), j->opened.config->d_model);
+    for (int kind = 0; kind < HSC_N_COMPOSES && status == HSC_OK; kind++) {
+        if (j->scores[kind]) status = add_kind(j, &out, kind, &err);
+    }
+    if (status == HSC_OK && j->v->r.plot) status = plot(j, &err);
+    return hsc__answer(status, &out, &err);
+}
+
+static int print_json(const job *j)
+{
+    hsc_error err = {0};
+    json_t *root =
+        json_pack("{s:o,s:o}", "model", hsc__json_model(&j->opened), "random", hsc__json_number(baseline(j)));
+    for (int kind = 0; kind < HSC_N_COMPOSES; kind++) {
+        json_t *rows = json_array();
+        for (int i = 0; j->scores[kind] && i < j->n; i++) {
+            json_t *row = json_array();
+            for (int k = 0; k < j->n; k++)
+                json_array_append_new(row,
+                                      hsc__json_number((double)j->scores[kind][(size_t)i * (size_t)j->n + (size_t)k]));
+            json_array_append_new(rows, row);
+        }
+        if (j->scores[kind]) json_object_set_new(root, hsc_compose_name((hsc_compose)kind), rows);
+        else json_decref(rows);
+    }
+    hsc_status status = j->v->r.plot ? plot(j, &err) : HSC_OK;
+    return hsc__answer_json(status, root, &err);
+}
+
+static int check(const values *v)
+{
+    hsc_error err = {0};
+    if (v->r.plot && v->kind == KIND_ALL) return hsc__cli_misuse(&command, "--plot draws one kind: --kind q, k or v");
+    if (v->r.plot && hsc__plot_path(v->r.plot, &err) != HSC_OK)
+        return hsc__cli_misuse(&command, "--plot: %s", err.message);
+    return HSC__CLI_GO_ON;
+}
+
+int hsc__cli_compose(int argc, char **argv)
+{
+    values v = {.r = {.top = 10}};
+    job j = {.v = &v};
+    hsc__args args;
+    hsc_error err = {0};
+    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
+    if (result == HSC__CLI_GO_ON) result = check(&v);
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.r.model, 0, true, &j.opened);
+    if (result == HSC__CLI_GO_ON) {
+        hsc_status status = run(&j, &err);
+        if (status != HSC_OK) result = hsc__cli_fail(&err);
+        else result = v.r.json ? print_json(&j) : print_text(&j);
+    }
+    for (int kind = 0; kind < HSC_N_COMPOSES; kind++) hsc__free(j.scores[kind]);
+    hsc__cli_close(&j.opened);
+    return result;
+}

@@ -1,0 +1,79 @@
+"""headscope circuit and compose: what their tables and their JSON hold, and what is refused."""
+
+import math
+import unittest
+
+from program import DATA, ProgramTest, main
+
+STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, 8 heads on 4 kv heads, 512 words
+
+
+class Circuit(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.names = self.folder / "names.txt"
+        self.names.write_text("Lily\n#301\nnobody-has-this-name\n#300\n")
+
+    def circuit(self, *words):
+        return self.json("circuit", "-m", STORIES, "--names", self.names, *words)
+
+    def test_head(self):
+        got = self.circuit("L2H3", "--top", "4", "--word", "Lily")
+        self.assertEqual((got["n_names"], len(got["ov"]), len(got["qk"]), len(got["ov_against"])), (3, 4, 4, 4))
+        self.assertGreater(got["n_inputs"], 50)
+        for kind, turn in (("ov", 1), ("qk", 1), ("ov_against", -1)):
+            numbers = [turn * pair["value"] for pair in got[kind]]
+            self.assertEqual(numbers, sorted(numbers, reverse=True))
+        (word,) = got["words"]
+        self.assertEqual((word["text"], len(word["writes"]), len(word["keys"])), (" Lily", 5, 5))
+        everything = self.circuit("L2H3", "--all")
+        self.assertEqual(everything["n_inputs"], 512)
+        self.assertGreaterEqual(everything["ov"][0]["value"], got["ov"][0]["value"])
+
+    def test_copying(self):
+        got = self.circuit("--plot", self.folder / "a.svg")
+        self.assertEqual(len(got["heads"]), 40)
+        one = self.circuit("L2H3")
+        (head,) = (h for h in got["heads"] if (h["layer"], h["head"]) == (2, 3))
+        self.assertAlmostEqual(head["copying"], one["copying"], delta=1e-9)
+        self.assertAlmostEqual(head["against"], one["against"], delta=1e-9)
+        self.assertIsNone(got["heads"][0]["copying"])
+        self.assertGreater((self.folder / "a.svg").stat().st_size, 1000)
+
+    def test_text(self):
+        text = self.good("circuit", "-m", STORIES, "--names", self.names, "L2H3")
+        for words in ("layer 3, head 3 (L2H3) on", "of 3 names", "3 of 4 names are one token", "OV, what is written most",
+                      "QK: query -> key"):
+            self.assertIn(words, text)
+        self.assertEqual(text, self.good("circuit", "-m", STORIES, "--names", self.names, "L2H3", "-t", "3"))
+        self.assertIn("Heads that copy", self.good("circuit", "-m", STORIES, "--names", self.names))
+        self.assertIn(": itself is number", self.good("circuit", "-m", STORIES, "L2H3", "--names", self.names, "--word",
+                                                      "#301"))
+
+    def test_compose(self):
+        got = self.json("compose", "-m", STORIES)
+        self.assertAlmostEqual(got["random"], 1 / math.sqrt(64), delta=1e-9)
+        for kind in "qkv":
+            for i, row in enumerate(got[kind]):
+                for k, score in enumerate(row):
+                    self.assertEqual(score is None, i // 8 >= k // 8)
+                    if score is not None:
+                        self.assertTrue(0 <= score <= 1)
+        picture = self.folder / "a.png"
+        text = self.good("compose", "-m", STORIES, "--kind", "k", "--head", "L2H3", "--top", "3", "--plot", picture)
+        self.assertIn("would score 0.1250, 1 / sqrt(64)", text)
+        self.assertEqual(text.count("(L2H3)"), 3)
+        self.assertGreater(picture.stat().st_size, 1000)
+        self.good("compose", "-m", STORIES, "--kind", "v", "--plot", self.folder / "b.svg")
+
+    def test_refused(self):
+        self.bad(2, "circuit", "-m", STORIES, "H3", says=["'H3' is no head"])
+        self.bad(2, "circuit", "-m", STORIES, "--word", "Lily", says=["want a head"])
+        self.bad(1, "circuit", "-m", STORIES, "--names", self.names, "L9H0", says=["L9H0"])
+        self.bad(1, "circuit", "-m", STORIES, "--names", self.names, "L2H0", "--word", "#512", says=["--word"])
+        self.bad(1, "compose", "-m", STORIES, "--head", "L9H9", says=["L9H9"])
+        self.bad(2, "compose", "-m", STORIES, "--plot", "a.png", says=["--kind"])
+
+
+if __name__ == "__main__":
+    main("models/stories260K")
