@@ -92,7 +92,9 @@ hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__byte
     hsc_token l = hsc__vocab_find(bpe->vocab, left.data, left.n);
     hsc_token r = hsc__vocab_find(bpe->vocab, right.data, right.n);
     hsc_token merged = bpe->last + 1;
-    if (!is_joined(bpe->vocab, merged, left, right)) HSC_TRY(find_joined(bpe->vocab, left, right, &merged, err));
+    size_t skipped = right.n < bpe->prefix.n ? right.n : bpe->prefix.n;
+    hsc__bytes rest = {right.data + skipped, right.n - skipped};
+    if (!is_joined(bpe->vocab, merged, left, rest)) HSC_TRY(find_joined(bpe->vocab, left, rest, &merged, err));
     bpe->last = merged;
     if (l < 0 || r < 0 || merged < 0) {
         const char *what = l < 0 ? "its left part" : r < 0 ? "its right part" : "the result";
@@ -147,11 +149,46 @@ static hsc_status make_byte_pairs(hsc__bpe *bpe, hsc_error *err)
     return HSC_OK;
 }
 
+/* A symbol with what stands around it at its place in the word. */
+static hsc_token find_symbol(const hsc__bpe *bpe, const char *text, size_t n, bool first, bool last)
+{
+    char spelled[2 * HSC__LONGEST_AFFIX + 4];
+    size_t before = first ? 0 : bpe->prefix.n, after = last ? bpe->suffix.n : 0;
+    if (before + after == 0) return hsc__vocab_find(bpe->vocab, text, n);
+    if (before) memcpy(spelled, bpe->prefix.data, before);
+    memcpy(spelled + before, text, n);
+    if (after) memcpy(spelled + before + n, bpe->suffix.data, after);
+    return hsc__vocab_find(bpe->vocab, spelled, before + n + after);
+}
+
+/* The row of bpe->affixed for a place in the word. */
+static size_t affix_row(bool first, bool last)
+{
+    return (size_t)first * 2 + last;
+}
+
+static hsc_status make_affixed(hsc__bpe *bpe, hsc_error *err)
+{
+    bpe->affixed = hsc__malloc(4 * 256 * sizeof *bpe->affixed);
+    if (!bpe->affixed) return hsc__fail_memory(err, 4 * 256 * sizeof *bpe->affixed, "the bytes' tokens");
+    for (int place = 0; place < 4; place++) {
+        for (int b = 0; b < 256; b++) {
+            char text[4];
+            size_t n = (size_t)hsc__byte_spell((unsigned char)b, text);
+            bool first = place & 2, last = place & 1;
+            bpe->affixed[affix_row(first, last) * 256 + (size_t)b] = find_symbol(bpe, text, n, first, last);
+        }
+    }
+    return HSC_OK;
+}
+
 hsc_status hsc__bpe_finish(hsc__bpe *bpe, hsc_error *err)
 {
+    bool affixed = bpe->byte_level && (bpe->prefix.n || bpe->suffix.n);
+    if (affixed) HSC_TRY(make_affixed(bpe, err));
     if (bpe->n_merges == 0) return HSC_OK;
     HSC_TRY(make_filter(bpe, err));
-    return bpe->byte_level ? make_byte_pairs(bpe, err) : HSC_OK;
+    return bpe->byte_level && !affixed ? make_byte_pairs(bpe, err) : HSC_OK;
 }
 
 void hsc__bpe_free(hsc__bpe *bpe)
@@ -159,6 +196,7 @@ void hsc__bpe_free(hsc__bpe *bpe)
     hsc__free(bpe->slot);
     hsc__free(bpe->filter);
     hsc__free(bpe->byte_pairs);
+    hsc__free(bpe->affixed);
     *bpe = (hsc__bpe){0};
 }
 
@@ -324,7 +362,8 @@ static hsc_status start_from_bytes(const hsc__bpe *bpe, hsc__word *s, const char
 {
     for (size_t i = 0; i < n; i++) {
         unsigned char b = (unsigned char)word[i];
-        hsc_token id = bpe->byte_id[b] >= 0 ? bpe->byte_id[b] : bpe->unk;
+        hsc_token id = bpe->affixed ? bpe->affixed[affix_row(i == 0, i + 1 == n) * 256 + b] : bpe->byte_id[b];
+        if (id < 0) id = bpe->unk;
         if (id < 0) return hsc__fail_unspelled(word[i], err);
         hsc__word_add(s, id, i + 1);
     }
@@ -346,7 +385,7 @@ static hsc_status start_from_characters(const hsc__bpe *bpe, hsc__word *s, const
     for (size_t i = 0; i < n;) {
         int32_t c;
         size_t length = (size_t)hsc__utf8_read(word + i, n - i, &c), end = i + length;
-        hsc_token id = c < 0 ? -1 : hsc__vocab_find(bpe->vocab, word + i, length);
+        hsc_token id = c < 0 ? -1 : find_symbol(bpe, word + i, length, i == 0, end == n);
         if (id >= 0 || bpe->scores) {
             hsc__word_add(s, id, end);
             after_unk = false;

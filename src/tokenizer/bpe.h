@@ -30,6 +30,8 @@ typedef struct hsc__bpe {
     size_t n_filter;  /* words of 64 bits, a power of two */
     struct hsc__byte_pair *byte_pairs; /* [65536] merges of two single bytes, by their bytes; NULL unless byte-level */
     const float *scores;               /* [vocab->n] SentencePiece's scores in place of merges, or NULL */
+    hsc__bytes prefix, suffix;         /* of every symbol of a word but the first, and of its last one; ASCII */
+    hsc_token *affixed;                /* [4][256] byte-level with one of them: byte_id, by the place in the word */
     bool byte_level;                   /* symbols are bytes; else characters */
     bool byte_fallback;                /* a character without a token becomes its bytes' tokens */
     bool fuse_unk;                     /* unknown characters side by side become one unknown token */
@@ -38,9 +40,12 @@ typedef struct hsc__bpe {
     hsc_token byte_id[256]; /* the token of each byte, or -1: the symbols, or what byte_fallback falls back to */
 } hsc__bpe;
 
+enum { HSC__LONGEST_AFFIX = 32 };
+
 hsc_status hsc__bpe_reserve(hsc__bpe *bpe, size_t n_merges, hsc_error *err);
-/* The merge of two texts with that rank (lower goes first; a pair given twice keeps the later rank). `where` and the
- * rank name the place in messages. HSC_EFORMAT when a part or the result is not in the vocabulary. */
+/* The merge of two texts (the right one without the prefix that it has) with that rank (lower goes first; a pair given
+ * twice keeps the later rank). `where` and the rank name the place in messages. HSC_EFORMAT when a part or the result
+ * is not in the vocabulary. */
 hsc_status hsc__bpe_add(hsc__bpe *bpe, uint32_t rank, hsc__bytes left, hsc__bytes right, const char *where,
                         hsc_error *err);
 /* The same with the ids. HSC_ENOMEM. */

@@ -73,6 +73,10 @@ int64_t hsc_decode(const hsc_tokenizer *tokenizer, const hsc_token *ids, size_t 
     for (size_t i = 0; i < n; i++) {
         if (!exists(tokenizer, ids[i])) return HSC_EINVAL;
         hsc__bytes bytes = bytes_of(tokenizer, ids[i], i == 0);
+        if (i && tokenizer->ends_word && tokenizer->ends_word[ids[i - 1]]) {
+            if (length < capacity) out[length] = ' ';
+            length++;
+        }
         if (length < capacity && bytes.n) {
             size_t room = capacity - length;
             memcpy(out + length, bytes.data, bytes.n < room ? bytes.n : room);
@@ -105,12 +109,9 @@ static size_t flush(hsc_stream *stream, const char *bytes, size_t n, char *out)
     return length;
 }
 
-/* Joins what is held with the token's bytes until nothing of the held is left, then goes on in the token itself. */
-int64_t hsc_stream_next(const hsc_tokenizer *tokenizer, hsc_stream *stream, hsc_token id, char *out, size_t capacity)
+/* Joins what is held with the bytes until nothing of the held is left, then goes on in the bytes themselves. */
+static size_t feed(hsc_stream *stream, hsc__bytes bytes, char *out)
 {
-    if (!exists(tokenizer, id) || capacity < hsc_stream_bound(tokenizer) || stream->n_held > 3) return HSC_EINVAL;
-    hsc__bytes bytes = bytes_of(tokenizer, id, stream->n_tokens == 0);
-    if (stream->n_tokens == 0) stream->n_tokens = 1;
     size_t length = 0;
     while (stream->n_held && bytes.n) {
         char joined[4];
@@ -120,6 +121,18 @@ int64_t hsc_stream_next(const hsc_tokenizer *tokenizer, hsc_stream *stream, hsc_
         length += flush(stream, joined, stream->n_held + 1, out + length);
     }
     if (bytes.n) length += flush(stream, bytes.data, bytes.n, out + length);
+    return length;
+}
+
+/* Of the tokens so far a stream keeps whether there are any, and whether the last one ended a word. */
+enum { AT_START, WITHIN, WORD_ENDED };
+
+int64_t hsc_stream_next(const hsc_tokenizer *tokenizer, hsc_stream *stream, hsc_token id, char *out, size_t capacity)
+{
+    if (!exists(tokenizer, id) || capacity < hsc_stream_bound(tokenizer) || stream->n_held > 3) return HSC_EINVAL;
+    size_t length = stream->n_tokens == WORD_ENDED ? feed(stream, (hsc__bytes){" ", 1}, out) : 0;
+    length += feed(stream, bytes_of(tokenizer, id, stream->n_tokens == AT_START), out + length);
+    stream->n_tokens = tokenizer->ends_word && tokenizer->ends_word[id] ? WORD_ENDED : WITHIN;
     return (int64_t)length;
 }
 

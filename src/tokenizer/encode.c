@@ -59,11 +59,23 @@ static hsc_span span_of(const stretch *text, size_t start, size_t end)
     return (hsc_span){text->span[start].start, text->span[end - 1].end};
 }
 
+static hsc_status encode_whole(encoder *e, const char *word, size_t n)
+{
+    const hsc_tokenizer *t = e->tokenizer;
+    hsc_token id = hsc__vocab_find(&t->vocab, word, n);
+    if (id < 0) id = t->wordlevel_unk;
+    if (id < 0) return hsc__fail_unspelled(*word, e->err);
+    HSC_TRY(hsc__word_begin(&e->word, n, e->err));
+    hsc__word_add(&e->word, id, n);
+    return HSC_OK;
+}
+
 static hsc_status run_model(encoder *e, const char *word, size_t n)
 {
     const hsc_tokenizer *t = e->tokenizer;
     if (t->kind == HSC__UNIGRAM) return hsc__unigram_encode(&t->unigram, &e->word, word, n, e->err);
     if (t->kind == HSC__WORDPIECE) return hsc__wordpiece_encode(&t->wordpiece, &e->word, word, n, e->err);
+    if (t->kind == HSC__WORDLEVEL) return encode_whole(e, word, n);
     return hsc__bpe_encode(&t->bpe, &e->word, word, n, e->err);
 }
 

@@ -12,6 +12,7 @@ typedef struct decoder {
     hsc__normalizer replace; /* HSC__REPLACE only */
     bool words, cleanup;     /* WordPiece's */
     const char *prefix;
+    const char *suffix; /* BPEDecoder's, or NULL */
 } decoder;
 
 static hsc_status read_replace(hsc_tokenizer *t, decoder *d, const json_t *json, const char *path, hsc_error *err)
@@ -79,6 +80,7 @@ static hsc_status read_decoder(hsc_tokenizer *t, decoder *d, const json_t *json,
     else if (strcmp(type, "Replace") == 0) return read_replace(t, d, json, path, err);
     else if (strcmp(type, "Metaspace") == 0) return read_metaspace(t, d, json, path, err);
     else if (strcmp(type, "WordPiece") == 0) return read_words(d, json, path, err);
+    else if (strcmp(type, "BPEDecoder") == 0) return hsc__json_string(json, "suffix", "</w>", &d->suffix, path, err);
     else return hsc__fail(err, HSC_EUNSUPPORTED, 0, "%s: decoder \"%s\" is not supported", path, type);
     return HSC_OK;
 }
@@ -185,6 +187,24 @@ hsc_status hsc__decode_words(hsc_tokenizer *t, hsc__bytes prefix, bool cleanup, 
     return HSC_OK;
 }
 
+/* BPEDecoder: the suffix is a blank, unless the token is the last one. */
+static hsc_status decode_suffix(hsc_tokenizer *t, const char *suffix, const char *path, hsc_error *err)
+{
+    size_t length = strlen(suffix);
+    HSC_FAIL_IF(!length, HSC_EUNSUPPORTED, "%s: decoder \"BPEDecoder\": an empty \"suffix\" is not supported", path);
+    t->ends_word = hsc__arena_alloc(&t->arena, t->vocab.n * sizeof *t->ends_word);
+    if (!t->ends_word) return hsc__fail_memory(err, t->vocab.n, "the tokens' bytes");
+    for (size_t i = 0; i < t->vocab.n; i++) {
+        hsc__bytes *bytes = &t->vocab.bytes[i];
+        bool any = false;
+        t->ends_word[i] = bytes->n >= length && memcmp(bytes->data + bytes->n - length, suffix, length) == 0;
+        if (t->ends_word[i]) bytes->n -= length;
+        for (size_t k = 0; k + length <= bytes->n; k++) any |= memcmp(bytes->data + k, suffix, length) == 0;
+        HSC_FAIL_IF(any, HSC_EUNSUPPORTED, "%s: decoder \"BPEDecoder\": token %zu has \"%s\" inside", path, i, suffix);
+    }
+    return HSC_OK;
+}
+
 hsc_status hsc__load_decoder(hsc_tokenizer *t, const json_t *json, const char *path, hsc_error *err)
 {
     decoder d = {0};
@@ -194,6 +214,9 @@ hsc_status hsc__load_decoder(hsc_tokenizer *t, const json_t *json, const char *p
                 "%s: decoder \"ByteLevel\" together with another is not supported", path);
     HSC_FAIL_IF(d.words && (d.byte_level || d.byte_fallback || d.replace.n_ops), HSC_EUNSUPPORTED,
                 "%s: decoder \"WordPiece\" together with another is not supported", path);
+    HSC_FAIL_IF(d.suffix && (d.words || d.byte_level || d.byte_fallback || d.replace.n_ops), HSC_EUNSUPPORTED,
+                "%s: decoder \"BPEDecoder\" together with another is not supported", path);
+    if (d.suffix) return decode_suffix(t, d.suffix, path, err);
     if (d.words) return hsc__decode_words(t, (hsc__bytes){d.prefix, strlen(d.prefix)}, d.cleanup, err);
     if (d.byte_level) return hsc__byte_level_decode(&t->vocab, &t->arena, err);
     if (d.byte_fallback) HSC_TRY(hsc__decode_byte_pieces(t, err));

@@ -14,16 +14,30 @@ static const char *model_type(const json_t *model)
     return json_object_get(model, "max_input_chars_per_word") ? "WordPiece" : NULL;
 }
 
-static hsc_status check_bpe(const json_t *model, const char *path, hsc_error *err)
+/* What stands around the symbols of a word. */
+static hsc_status read_affix(hsc_tokenizer *t, const json_t *model, const char *field, const char *path,
+                             hsc__bytes *out, hsc_error *err)
 {
-    static const char *const must_be_empty[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    const char *text;
+    bool ascii = true, falls_back;
+    HSC_TRY(hsc__json_string(model, field, "", &text, path, err));
+    HSC_TRY(hsc__json_bool(model, "byte_fallback", false, &falls_back, path, err));
+    if (!*text) return HSC_OK;
+    for (size_t i = 0; text[i]; i++) ascii = ascii && (unsigned char)text[i] < 0x80;
+    HSC_FAIL_IF(!ascii || strlen(text) > HSC__LONGEST_AFFIX, HSC_EUNSUPPORTED,
+                "%s: model: \"%s\" is \"%s\", only ASCII of at most %d bytes is supported", path, field, text,
+                (int)HSC__LONGEST_AFFIX);
+    HSC_FAIL_IF(falls_back, HSC_EUNSUPPORTED, "%s: model: \"%s\" together with \"byte_fallback\" is not supported",
+                path, field);
+    *out = hsc__keep(t, text, strlen(text));
+    return out->data ? HSC_OK : hsc__fail_memory(err, strlen(text), path);
+}
+
+static hsc_status check_bpe(hsc_tokenizer *t, const json_t *model, const char *path, hsc_error *err)
+{
     double dropout;
-    for (int i = 0; i < 2; i++) {
-        const char *text;
-        HSC_TRY(hsc__json_string(model, must_be_empty[i], "", &text, path, err));
-        HSC_FAIL_IF(*text, HSC_EUNSUPPORTED, "%s: model: \"%s\" is \"%s\", only an empty one is supported", path,
-                    must_be_empty[i], text);
-    }
+    HSC_TRY(read_affix(t, model, "continuing_subword_prefix", path, &t->bpe.prefix, err));
+    HSC_TRY(read_affix(t, model, "end_of_word_suffix", path, &t->bpe.suffix, err));
     HSC_TRY(hsc__json_double(model, "dropout", 0, &dropout, path, err));
     HSC_FAIL_IF(dropout != 0, HSC_EUNSUPPORTED, "%s: model: \"dropout\" is %g, only null or 0 is supported", path,
                 dropout);
@@ -37,13 +51,14 @@ hsc_status hsc__check_model(hsc_tokenizer *t, const json_t *model, const char *p
     static const struct {
         const char *name;
         hsc__model_kind kind;
-    } kinds[] = {{"BPE", HSC__BPE}, {"WordPiece", HSC__WORDPIECE}, {"Unigram", HSC__UNIGRAM}};
+    } kinds[] = {
+        {"BPE", HSC__BPE}, {"WordPiece", HSC__WORDPIECE}, {"Unigram", HSC__UNIGRAM}, {"WordLevel", HSC__WORDLEVEL}};
     const char *type = model_type(model);
     size_t i = 0, n = sizeof kinds / sizeof *kinds;
     while (i < n && (!type || strcmp(type, kinds[i].name) != 0)) i++;
     HSC_FAIL_IF(i == n, HSC_EUNSUPPORTED, "%s: model \"%s\" is not supported", path, type ? type : "(no type)");
     t->kind = kinds[i].kind;
-    if (t->kind == HSC__BPE) HSC_TRY(check_bpe(model, path, err));
+    if (t->kind == HSC__BPE) HSC_TRY(check_bpe(t, model, path, err));
     const json_t *vocab = json_object_get(model, "vocab");
     bool lists = t->kind == HSC__UNIGRAM;
     HSC_FAIL_IF(lists ? !json_is_array(vocab) : !json_is_object(vocab), HSC_EFORMAT,
@@ -95,6 +110,13 @@ static hsc_status load_wordpiece(hsc_tokenizer *t, const json_t *model, const ch
     return hsc__wordpiece_finish(&t->wordpiece, &t->vocab, (hsc__bytes){prefix, strlen(prefix)}, err);
 }
 
+/* A word is a token or the unknown one. */
+static hsc_status load_wordlevel(hsc_tokenizer *t, const json_t *model, const char *path, hsc_error *err)
+{
+    HSC_TRY(find_unk(t, model, "<unk>", path, &t->wordlevel_unk, err));
+    return HSC_OK;
+}
+
 static hsc_status load_unigram(hsc_tokenizer *t, const json_t *model, const char *path, hsc_error *err)
 {
     int64_t unk;
@@ -111,6 +133,7 @@ hsc_status hsc__load_model(hsc_tokenizer *t, const json_t *model, const char *pa
     switch (t->kind) {
     case HSC__WORDPIECE: return load_wordpiece(t, model, path, err);
     case HSC__UNIGRAM: return load_unigram(t, model, path, err);
+    case HSC__WORDLEVEL: return load_wordlevel(t, model, path, err);
     default: return load_bpe(t, model, path, err);
     }
 }

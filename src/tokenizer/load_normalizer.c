@@ -120,6 +120,7 @@ hsc_status hsc__load_normalizer(hsc_tokenizer *t, const json_t *json, const char
                  {"NFKC", HSC__NFKC},
                  {"NFKD", HSC__NFKD},
                  {"Nmt", HSC__NMT},
+                 {"ByteLevel", HSC__SPELL_BYTES},
                  {"Lowercase", HSC__LOWERCASE},
                  {"StripAccents", HSC__NO_MARKS}};
     if (!json || json_is_null(json)) return HSC_OK;

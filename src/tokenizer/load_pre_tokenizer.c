@@ -1,6 +1,7 @@
 /* The pre-tokenizer of a tokenizer.json. */
 #include "tokenizer/load.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The stage that the next step belongs to: a new one when the step changes the text of pieces that were cut before. */
@@ -123,6 +124,17 @@ static hsc_status load_delimiter(hsc_tokenizer *t, const json_t *json, const cha
     return add_literal(t, delimiter, HSC__REMOVED, false, err);
 }
 
+/* Pieces of so many characters, the last one perhaps of fewer. */
+static hsc_status load_fixed_length(hsc_tokenizer *t, const json_t *json, const char *path, hsc_error *err)
+{
+    int64_t length;
+    char pattern[40];
+    HSC_TRY(hsc__json_int(json, "length", 5, 1, 65535, &length, path, err));
+    int n = snprintf(pattern, sizeof pattern, "[\\s\\S]{1,%d}", (int)length);
+    hsc_status status = hsc__splitter_add_pattern(splitter_of(t), pattern, (size_t)n, HSC__ISOLATED, false, err);
+    return status == HSC_OK ? HSC_OK : hsc__fail_prefix(err, status, "%s: pre_tokenizer \"FixedLength\"", path);
+}
+
 hsc_status hsc__add_bert_splitter(hsc__splitter *splitter, hsc_error *err)
 {
     HSC_TRY(hsc__splitter_add(splitter, (hsc__split_step){.kind = HSC__SPLIT_SPACES, .behavior = HSC__REMOVED}, err));
@@ -170,5 +182,6 @@ hsc_status hsc__load_pre_tokenizer(hsc_tokenizer *t, const json_t *json, const c
     if (strcmp(type, "Split") == 0) return load_split(t, json, path, err);
     if (strcmp(type, "Metaspace") == 0) return load_metaspace(t, json, path, err);
     if (strcmp(type, "CharDelimiterSplit") == 0) return load_delimiter(t, json, path, err);
+    if (strcmp(type, "FixedLength") == 0) return load_fixed_length(t, json, path, err);
     return load_simple(t, type, json, path, err);
 }

@@ -2,6 +2,7 @@
 #include "tokenizer/normalize.h"
 
 #include "base/text.h"
+#include "tokenizer/byte_level.h"
 #include "tokenizer/charsmap.h"
 #include "tokenizer/unicode.h"
 
@@ -109,6 +110,16 @@ static hsc_status replace(const hsc__normalize_op *op, const hsc__aligned *text,
     return hsc__aligned_append_part(out, text, done, text->n, err);
 }
 
+static hsc_status spell_bytes(const hsc__aligned *text, hsc__aligned *out, hsc_error *err)
+{
+    for (size_t i = 0; i < text->n; i++) {
+        char spelled[4];
+        size_t n = (size_t)hsc__byte_spell((unsigned char)text->data[i], spelled);
+        HSC_TRY(hsc__aligned_append(out, spelled, n, text->span[i], err));
+    }
+    return HSC_OK;
+}
+
 /* White space off the start or the end. */
 static hsc_status strip(const hsc__normalize_op *op, const hsc__aligned *text, hsc__aligned *out, hsc_error *err)
 {
@@ -147,6 +158,7 @@ static hsc_status apply(const hsc__normalize_op *op, hsc__aligned *text, hsc__al
     case HSC__PREPEND:
     case HSC__PREPEND_MISSING:
     case HSC__PREPEND_FIRST: return prepend(op, text, out, err);
+    case HSC__SPELL_BYTES: return spell_bytes(text, out, err);
     case HSC__REPLACE: return replace(op, text, out, err);
     case HSC__STRIP_LEFT:
     case HSC__STRIP_RIGHT: return strip(op, text, out, err);

@@ -17,6 +17,7 @@ typedef enum {
     HSC__PREPEND,         /* text in front, unless the whole is empty */
     HSC__PREPEND_MISSING, /* text in front, unless it is there already (or the whole is empty) */
     HSC__PREPEND_FIRST,   /* as HSC__PREPEND_MISSING, only where the original text starts */
+    HSC__SPELL_BYTES,     /* every byte by its character of the byte alphabet */
     HSC__REPLACE,         /* every occurrence of one text by another */
     HSC__CLEAN,           /* BERT's: control characters go, blanks of every kind become a blank */
     HSC__IDEOGRAPHS,      /* BERT's: a blank on either side of each ideograph */

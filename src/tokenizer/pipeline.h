@@ -22,7 +22,7 @@ typedef struct hsc__stage {
 
 enum { HSC__MAX_STAGES = 4 };
 
-typedef enum { HSC__BPE, HSC__WORDPIECE, HSC__UNIGRAM } hsc__model_kind;
+typedef enum { HSC__BPE, HSC__WORDPIECE, HSC__UNIGRAM, HSC__WORDLEVEL } hsc__model_kind;
 
 /* What stands around one text, or around two, when special tokens are asked for; without them only the texts count. */
 enum { HSC__FIRST_TEXT = -1, HSC__SECOND_TEXT = -2 };
@@ -52,10 +52,12 @@ struct hsc_tokenizer {
     hsc__bpe bpe;
     hsc__wordpiece wordpiece;
     hsc__unigram unigram;
-    hsc__charsmap charsmap; /* the normalizer's, if it has one */
+    hsc_token wordlevel_unk; /* -1: none */
+    hsc__charsmap charsmap;  /* the normalizer's, if it has one */
     hsc__template single, pair;
     hsc__strip strip;
     hsc__bytes *inner; /* [vocab.n] what a token decodes to behind another one; NULL: vocab.bytes */
+    bool *ends_word;   /* [vocab.n] a blank follows the token where another token does; NULL: none */
     size_t longest;    /* bytes of the longest token */
     hsc__arena arena;
     char *files[2];  /* texts that the vocabulary (and the map) borrow from */

@@ -71,11 +71,11 @@ static bool matches_character(hsc__split_kind kind, const char *text, size_t n, 
 {
     hsc__class class;
     *length = (size_t)hsc__read_class(text, n, &class);
-    if (kind == HSC__SPLIT_NUMBERS) return class == HSC__NUMBER;
     if (kind == HSC__SPLIT_SPACES) return class == HSC__SPACE;
     if (class == HSC__LETTER || (class == HSC__SPACE && kind == HSC__SPLIT_PUNCTUATION)) return false;
     int32_t c;
     hsc__utf8_read(text, n, &c);
+    if (kind == HSC__SPLIT_NUMBERS) return hsc__is_numeric(c);
     return kind == HSC__SPLIT_PUNCTUATION ? hsc__unicode9_punctuation(c) : !hsc__is_word(c);
 }
 

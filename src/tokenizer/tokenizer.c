@@ -10,7 +10,7 @@ hsc_status hsc__tokenizer_new(hsc_tokenizer **out, hsc_error *err)
     *out = t;
     if (!t) return hsc__fail_memory(err, sizeof *t, "a tokenizer");
     t->bpe.vocab = &t->vocab;
-    t->bpe.unk = t->wordpiece.unk = t->unigram.unk = -1;
+    t->bpe.unk = t->wordpiece.unk = t->unigram.unk = t->wordlevel_unk = -1;
     t->n_stages = 1;
     for (int b = 0; b < 256; b++) t->bpe.byte_id[b] = t->unigram.byte_id[b] = -1;
     return HSC_OK;
@@ -34,6 +34,7 @@ hsc_status hsc__tokenizer_finish(hsc_tokenizer *t, hsc_error *err)
         if (t->vocab.bytes[i].n > t->longest) t->longest = t->vocab.bytes[i].n;
         if (t->inner && t->inner[i].n > t->longest) t->longest = t->inner[i].n;
     }
+    if (t->ends_word) t->longest++; /* the blank that was due */
     HSC_TRY(check_template(t, &t->single, err));
     HSC_TRY(check_template(t, &t->pair, err));
     HSC_TRY(hsc__bpe_finish(&t->bpe, err));

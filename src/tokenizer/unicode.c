@@ -135,10 +135,18 @@ bool hsc__is_word(int32_t c)
 {
     char major = hsc__major_category(c);
     if (major == 'L' || major == 'M') return true;
+    const hsc__new_range *row = newer_row(c);
+    if (row && row->category[0] == 'N' && row->category[1] == 'd') return true;
     utf8proc_category_t category = c < 0 ? UTF8PROC_CATEGORY_CN : utf8proc_category(c);
     return category == UTF8PROC_CATEGORY_ND || category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_PC ||
            c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
            (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+}
+
+bool hsc__is_numeric(int32_t c)
+{
+    bool newest = (c >= 0x11DE0 && c <= 0x11DE9) || (c >= 0x16FF4 && c <= 0x16FF6);
+    return newest || hsc__class_of(c) == HSC__NUMBER;
 }
 
 int hsc__read_class_slow(const char *text, size_t n, hsc__class *class)

@@ -24,6 +24,9 @@ char hsc__major_category(int32_t code_point);
 /* Unicode's \w: alphabetic characters, marks, decimal digits, connector punctuation and the two joiners. */
 bool hsc__is_word(int32_t code_point);
 
+/* A number of any kind, those of Unicode 17 too, which patterns do not know yet. */
+bool hsc__is_numeric(int32_t code_point);
+
 /* Characters newer than Unicode 14: n rows in rising order. */
 typedef struct hsc__new_range {
     int32_t first, last;

@@ -10,6 +10,8 @@ import time
 
 import common
 import test_tokenizer as bpe
+import test_tokenizer_components as components
+import test_tokenizer_sentencepiece as sentencepiece
 import test_tokenizer_unigram as unigram
 import test_tokenizer_wordpiece as wordpiece
 import tokenizing
@@ -23,6 +25,37 @@ def by_steps(*steps):
     steps = [*steps, tokenizing.byte_level(use_regex=False)]
     tree["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": steps}
     return tree
+
+
+def model_file(kind, model, config=None):
+    """Opens a folder with a SentencePiece model on either side."""
+    def open_both(library, folder):
+        from transformers import AutoTokenizer
+        sentencepiece.folder(folder, kind, model, config)
+        return tokenizing.Ours(library, folder), AutoTokenizer.from_pretrained(folder)._tokenizer
+    return open_both
+
+
+class Marian:
+    """The peer's own class with the face of the others."""
+
+    def __init__(self, folder):
+        from transformers import MarianTokenizer
+        self.tokenizer = MarianTokenizer.from_pretrained(folder)
+
+    def no_truncation(self):
+        pass
+
+    no_padding = no_truncation
+
+    def encode(self, text, add_special_tokens):
+        self.ids = self.tokenizer(text, add_special_tokens=add_special_tokens)["input_ids"]
+        return self
+
+
+def marian(library, folder):
+    sentencepiece.marian(folder)
+    return tokenizing.Ours(library, folder), Marian(folder)
 
 
 def kinds():
@@ -48,13 +81,23 @@ def kinds():
         "WordPiece, cased": (cased, dict(LOOSE, parse=True)),
         "Unigram, T5": (unigram.t5(), dict(LOOSE, add=True)),
         "Unigram, bytes": (unigram.with_bytes(unigram.t5(pre_tokenizer=both)), LOOSE),
+        "CLIP": (components.clip(), dict(LOOSE, add=True)),
+        "BPE with a prefix and a suffix": (components.affixed("##", "</w>"), LOOSE),
+        "WordLevel": (components.word_level(), LOOSE),
+        "BPE of spelled bytes": (components.spelled_bytes(), LOOSE),
+        "model file, Llama": (model_file("llama", sentencepiece.llama(), {"tokenizer_class": "LlamaTokenizer"}), LOOSE),
+        "model file, by itself": (model_file("mistral", sentencepiece.llama(user_defined_symbols="ab,<x>")), LOOSE),
+        "model file, Gemma": (model_file("gemma", sentencepiece.gemma()), LOOSE),
+        "model file, T5": (model_file("t5", sentencepiece.t5()), dict(LOOSE, add=True)),
+        "model file, XLM-R": (model_file("xlm-roberta", sentencepiece.unigram()), dict(LOOSE, add=True)),
+        "Marian": (marian, dict(LOOSE, add=True, parse=True)),
     }
 
 
 def fuzz(library, name, tree, how, n, seed):
     rng, wrong, start = random.Random(f"{seed} {name}"), 0, time.time()
     with tempfile.TemporaryDirectory() as folder:
-        ours, theirs = tokenizing.open_both(library, folder, tree)
+        ours, theirs = tree(library, folder) if callable(tree) else tokenizing.open_both(library, folder, tree)
         for _ in range(0, n, BATCH):
             texts = ["".join(tokenizing.character(rng) for _ in range(rng.randrange(0, 32)))
                      for _ in range(min(BATCH, n))]

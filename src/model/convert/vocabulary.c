@@ -253,7 +253,7 @@ hsc_status hsc__convert_put_tokenizer(hsc__convert *c, hsc__gguf_writer *w, hsc_
 {
     hsc_error why = {0};
     const hsc_tokenizer *t = hsc_model_tokenizer(c->model, &why);
-    const char *pre = t && t->bpe.byte_level ? pre_name(t) : NULL;
+    const char *pre = t && t->bpe.byte_level && !t->bpe.affixed ? pre_name(t) : NULL;
     HSC_FAIL_IF(!t && why.code == HSC_ENOMEM, HSC_ENOMEM, "%s", why.message);
     if (pre) return put_byte_level(c, t, w, pre, err);
     if (t && t->bpe.byte_fallback && !t->bpe.byte_level) return put_sentencepiece(c, t, w, err);
