@@ -10,6 +10,20 @@ T5 = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "voca
       "d_ff": 72, "num_layers": 3, "num_heads": 4, "feed_forward_proj": "relu", "decoder_start_token_id": 0,
       "pad_token_id": 0, "eos_token_id": 1}
 
+_SIDES = {"d_model": 32, "encoder_layers": 3, "decoder_layers": 3, "encoder_attention_heads": 4,
+          "decoder_attention_heads": 4, "encoder_ffn_dim": 72, "decoder_ffn_dim": 72, "max_position_embeddings": 64}
+BART = {**_SIDES, "model_type": "bart", "architectures": ["BartForConditionalGeneration"], "vocab_size": 97,
+        "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2, "forced_eos_token_id": 2}
+MARIAN = {**_SIDES, "model_type": "marian", "architectures": ["MarianMTModel"], "vocab_size": 97, "pad_token_id": 96,
+          "eos_token_id": 0, "decoder_start_token_id": 96, "forced_eos_token_id": 0, "bad_words_ids": [[96]],
+          "activation_function": "swish", "scale_embedding": True}
+UNEVEN = {"encoder_layers": 2, "decoder_layers": 4, "encoder_attention_heads": 2, "decoder_attention_heads": 8,
+          "encoder_ffn_dim": 50, "decoder_ffn_dim": 91}
+ODD = {"d_model": 45, "encoder_attention_heads": 5, "decoder_attention_heads": 9}
+WIDE = {"d_model": 192, "encoder_attention_heads": 3, "decoder_attention_heads": 3, "encoder_ffn_dim": 512,
+        "decoder_ffn_dim": 500, "encoder_layers": 2, "decoder_layers": 2, "max_position_embeddings": 256}
+APART = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 120}
+
 # name, configuration, changes to it, how it is stored, (tokens of the source, of the target)
 SHAPES = [
     ("t5", T5, {}, {}, ((33, 20), (2, 1), (1, 5))),
@@ -21,6 +35,19 @@ SHAPES = [
     ("t5-odd", T5, {"d_model": 45, "d_kv": 9, "num_heads": 5, "d_ff": 77}, {}, ((23, 19),)),
     ("t5-buckets", T5, {"relative_attention_num_buckets": 9, "relative_attention_max_distance": 20}, {}, ((64, 50),)),
     ("t5-defaults", T5, {"feed_forward_proj": ..., "d_kv": ..., "num_decoder_layers": None}, {}, ((20, 20),)),
+    ("bart", BART, {}, {}, ((64, 64), (33, 20), (2, 1), (1, 5))),
+    ("bart-scaled", BART, {"scale_embedding": True, "activation_function": "relu"}, {"dtype": "F16"}, ((20, 20),)),
+    ("bart-uneven", BART, UNEVEN, {"dtype": "BF16"}, ((20, 20),)),
+    ("bart-odd", BART, ODD, {}, ((23, 19),)),
+    ("bart-untied", BART, {"tie_word_embeddings": False, "activation_function": "gelu_new"}, {}, ((20, 20),)),
+    ("bart-no-bias", BART, {"activation_function": ...}, {"drop": ["final_logits_bias"]}, ((20, 20),)),
+    ("bart-wide", BART, WIDE, {}, ((200, 150),)),
+    ("marian", MARIAN, {}, {}, ((64, 64), (33, 20), (2, 1), (1, 5))),
+    ("marian-apart", MARIAN, APART, {}, ((20, 20),)),
+    ("marian-apart-untied", MARIAN, {**APART, "tie_word_embeddings": False}, {}, ((20, 20),)),
+    ("marian-uneven", MARIAN, {**UNEVEN, "scale_embedding": False}, {"dtype": "F16"}, ((20, 20),)),
+    ("marian-odd", MARIAN, {**ODD, "activation_function": ...}, {}, ((23, 19),)),
+    ("marian-wide", MARIAN, WIDE, {}, ((200, 150),)),
     ("t5-wide", T5, {"d_model": 128, "d_kv": 64, "d_ff": 300, "num_layers": 2}, {}, ((300, 280),)),
 ]
 

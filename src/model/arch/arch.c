@@ -25,6 +25,8 @@ static const hsc__arch table[] = {
     {"modernbert", hsc__modernbert_from_folder, NULL},
     {"modern-bert", NULL, hsc__modernbert_from_gguf},
     {"t5", hsc__t5_from_folder, NULL},
+    {"bart", hsc__bart_from_folder, NULL},
+    {"marian", hsc__marian_from_folder, NULL},
 };
 
 hsc_status hsc__arch_find(const char *name, const char *path, const hsc__arch **out, hsc_error *err)

@@ -53,6 +53,8 @@ HSC__ARCH_READER(hsc__distilbert_from_folder);
 HSC__ARCH_READER(hsc__modernbert_from_folder);
 HSC__ARCH_READER(hsc__modernbert_from_gguf);
 HSC__ARCH_READER(hsc__t5_from_folder);
+HSC__ARCH_READER(hsc__bart_from_folder);
+HSC__ARCH_READER(hsc__marian_from_folder);
 #undef HSC__ARCH_READER
 
 /* From a llama2.c checkpoint, whose configuration is its header. */
