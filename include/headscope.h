@@ -135,6 +135,20 @@ HSC_API void hsc_tokenizer_free(hsc_tokenizer *tokenizer);
 /* Number of ids: every id is below it, added tokens included. */
 HSC_API size_t hsc_tokenizer_size(const hsc_tokenizer *tokenizer);
 
+/* What it is made of, in a line of words for people: "byte-level BPE"; "NFC, lower case" (empty: text stays as it is);
+ * "digits, GPT-2's words" (empty: text is not cut); and what is put around one text A or two, A and B: "<s> A </s>". */
+typedef enum {
+    HSC_TOKENIZER_MODEL,
+    HSC_TOKENIZER_NORMALIZER,
+    HSC_TOKENIZER_PRE_TOKENIZER,
+    HSC_TOKENIZER_SINGLE,
+    HSC_TOKENIZER_PAIR,
+} hsc_tokenizer_part;
+/* Returns the bytes needed and writes at most `capacity` of them (call with 0 to size), not terminated. Negative: an
+ * hsc_status (HSC_EINVAL: no such part; HSC_ENOMEM). */
+HSC_API int64_t hsc_tokenizer_describe(const hsc_tokenizer *tokenizer, hsc_tokenizer_part part, char *out,
+                                       size_t capacity);
+
 /* Text -> tokens. `text` is n_bytes bytes of anything: NUL bytes and invalid UTF-8 are encoded as they are by
  * byte-level BPE. `flags` is an OR of hsc_encode_flags. HSC_ENOMEM; HSC_EINVAL when the vocabulary cannot spell the
  * text. */

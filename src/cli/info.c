@@ -253,10 +253,49 @@ static void add_forecast(hsc__string *out, const values *v, const hsc_model *mod
     hsc__string_text(out, " for all statistics\n");
 }
 
+/* One part of a tokenizer in words; "" when it has none. */
+static void describe(hsc__string *out, const hsc_tokenizer *tokenizer, hsc_tokenizer_part part)
+{
+    int64_t n = hsc_tokenizer_describe(tokenizer, part, NULL, 0);
+    char *text = n > 0 ? hsc__malloc((size_t)n) : NULL;
+    if (text && hsc_tokenizer_describe(tokenizer, part, text, (size_t)n) == n) hsc__string_add(out, text, (size_t)n);
+    hsc__free(text);
+}
+
+enum { SHOWN_SPECIAL = 12 }; /* of Llama 3's 256 and the like */
+
+static void add_special(hsc__string *out, const hsc_tokenizer *tokenizer)
+{
+    size_t n = 0, n_ids = hsc_tokenizer_size(tokenizer);
+    for (size_t id = 0; id < n_ids; id++) {
+        size_t length;
+        const char *text = hsc_token_bytes(tokenizer, (hsc_token)id, &length);
+        if (!text || !hsc_token_is_special(tokenizer, (hsc_token)id) || n++ >= SHOWN_SPECIAL) continue;
+        hsc__string_text(out, n == 1 ? "  special     " : ", ");
+        hsc__text_label(out, text, length);
+        hsc__string_printf(out, " %zu", id);
+    }
+    if (n > SHOWN_SPECIAL) hsc__string_printf(out, " and %zu more", n - SHOWN_SPECIAL);
+    if (n) hsc__string_text(out, "\n");
+}
+
 static void add_tokenizer(hsc__string *out, const hsc_tokenizer *tokenizer, const hsc_error *why)
 {
-    if (tokenizer) hsc__string_printf(out, "tokenizer     %zu tokens\n", hsc_tokenizer_size(tokenizer));
-    else hsc__string_printf(out, "tokenizer     none: %s\n", why->message);
+    static const char *const names[] = {"  normalizer  ", "  cut into    ", "  one text    ", "  two texts   "};
+    if (!tokenizer) {
+        hsc__string_printf(out, "tokenizer     none: %s\n", why->message);
+        return;
+    }
+    hsc__string_text(out, "tokenizer     ");
+    describe(out, tokenizer, HSC_TOKENIZER_MODEL);
+    hsc__string_printf(out, ", %zu tokens\n", hsc_tokenizer_size(tokenizer));
+    for (int part = HSC_TOKENIZER_NORMALIZER; part <= HSC_TOKENIZER_PAIR; part++) {
+        hsc__string words = {0};
+        describe(&words, tokenizer, (hsc_tokenizer_part)part);
+        if (words.n) hsc__string_printf(out, "%s%s\n", names[part - HSC_TOKENIZER_NORMALIZER], words.data);
+        hsc__string_free(&words);
+    }
+    add_special(out, tokenizer);
 }
 
 static void add_tensor_line(hsc__string *out, const hsc_tensor_info *t)
@@ -337,6 +376,29 @@ static json_t *forecast_json(const values *v, const hsc_model *model, const fore
     return object;
 }
 
+static json_t *tokenizer_json(const hsc_tokenizer *tokenizer)
+{
+    static const char *const names[] = {"model", "normalizer", "pre_tokenizer", "single", "pair"};
+    if (!tokenizer) return json_null();
+    json_t *object = json_pack("{s:I}", "n_tokens", (json_int_t)hsc_tokenizer_size(tokenizer)), *special = json_array();
+    for (int part = HSC_TOKENIZER_MODEL; part <= HSC_TOKENIZER_PAIR; part++) {
+        hsc__string words = {0};
+        describe(&words, tokenizer, (hsc_tokenizer_part)part);
+        json_object_set_new(object, names[part], words.n ? json_stringn(words.data, words.n) : json_null());
+        hsc__string_free(&words);
+    }
+    for (size_t id = 0; id < hsc_tokenizer_size(tokenizer); id++) {
+        size_t length;
+        const char *text = hsc_token_bytes(tokenizer, (hsc_token)id, &length);
+        if (!text || !hsc_token_is_special(tokenizer, (hsc_token)id)) continue;
+        json_t *item = hsc__json_set_text(json_object(), text, length);
+        json_object_set_new(item, "id", json_integer((json_int_t)id));
+        json_array_append_new(special, item);
+    }
+    json_object_set_new(object, "special_tokens", special);
+    return object;
+}
+
 static int print_json(const values *v, const hsc__opened *opened, const sums *s, const forecast *f)
 {
     const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, NULL);
@@ -347,12 +409,11 @@ static int print_json(const values *v, const hsc__opened *opened, const sums *s,
         hsc_tensor_info t;
         if (hsc_model_tensor(opened->model, i, &t) == HSC_OK) json_array_append_new(tensors, tensor_json(&t));
     }
-    json_t *root = json_pack(
-        "{s:o,s:o,s:I,s:I,s:o,s:I,s:o,s:o}", "model", hsc__json_model(opened), "config", config_json(opened->config),
-        "parameters", (json_int_t)s->n_parameters, "bytes", (json_int_t)s->n_bytes, "types", types_json(s),
-        "cache_bytes_per_token", (json_int_t)cache_bytes(opened->config), "tokenizer",
-        tokenizer ? json_pack("{s:I}", "n_tokens", (json_int_t)hsc_tokenizer_size(tokenizer)) : json_null(), "warnings",
-        warnings);
+    json_t *root = json_pack("{s:o,s:o,s:I,s:I,s:o,s:I,s:o,s:o}", "model", hsc__json_model(opened), "config",
+                             config_json(opened->config), "parameters", (json_int_t)s->n_parameters, "bytes",
+                             (json_int_t)s->n_bytes, "types", types_json(s), "cache_bytes_per_token",
+                             (json_int_t)cache_bytes(opened->config), "tokenizer", tokenizer_json(tokenizer),
+                             "warnings", warnings);
     if (v->tokens) json_object_set_new(root, "memory", forecast_json(v, opened->model, f));
     if (v->tensors) json_object_set_new(root, "tensors", tensors);
     else json_decref(tensors);

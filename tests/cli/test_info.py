@@ -123,7 +123,11 @@ class Info(ProgramTest):
         config = said["config"]
         self.assertEqual([config[k] for k in ("n_layers", "n_heads", "n_kv_heads", "d_model", "d_vocab", "n_ctx")],
                          [2, 8, 4, 128, 2048, 512])
-        self.assertEqual(said["tokenizer"], {"n_tokens": 2048})
+        self.assertEqual(said["tokenizer"], {
+            "n_tokens": 2048, "model": "BPE by scores, unknown characters as bytes", "pre_tokenizer": None,
+            "normalizer": "put in front ' ', replace ' ' by '\u2581'", "single": "<|start_story|> A",
+            "pair": "<|start_story|> A <|start_story|> B", "special_tokens": [
+                {"text": "<unk>", "id": 0}, {"text": "<|start_story|>", "id": 1}, {"text": "<|end_story|>", "id": 2}]})
         self.assertEqual({t["type"] for t in said["types"]}, {"Q8_0", "F32"})
         for t in said["types"]:
             if t["type"] == "Q8_0":
@@ -141,6 +145,13 @@ class Info(ProgramTest):
         with_tensors = self.good("info", SORT, "--tensors")
         self.assertTrue(with_tensors.startswith(text))
         self.assertEqual(len(with_tensors.splitlines()), len(text.splitlines()) + 41)
+
+    def test_tokenizer(self):
+        text = self.good("info", MODELS / "tinystories-656k")
+        for line in ("tokenizer     BPE, unknown characters as bytes, 2048 tokens\n",
+                     "  normalizer  put in front '\u2581', replace ' ' by '\u2581'\n", "  one text    <|start_story|> A\n",
+                     "  special     <unk> 0, <|start_story|> 1, <|end_story|> 2\n"):
+            self.assertIn(line, text)
 
     def test_environment_names_the_model(self):
         self.assertEqual(self.good("info", env={"HEADSCOPE_MODEL": str(SORT)}), self.good("info", "-m", SORT))

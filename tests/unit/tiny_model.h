@@ -155,8 +155,18 @@ static inline void tiny_llama(tiny_model *m)
     tiny_llama_of(m, (tiny_shape){40, 4, 2, 20, 72, TINY_LAYERS, TINY_CTX, false});
 }
 
-/* BERT without a masked-word head: 3 heads of 16, 2 segments, 3 layers. */
-static inline void tiny_bert(tiny_model *m)
+/* BERT's masked-word head; its output matrix is the embedding. */
+static inline void tiny_bert_head(tiny_model *m)
+{
+    tiny_add(m, "cls.predictions.transform.dense.weight", 48, 48, 0.2f, 0);
+    tiny_add(m, "cls.predictions.transform.dense.bias", 48, 0, 0.2f, 0);
+    tiny_add(m, "cls.predictions.transform.LayerNorm.weight", 48, 0, 0.2f, 1);
+    tiny_add(m, "cls.predictions.transform.LayerNorm.bias", 48, 0, 0.2f, 0);
+    tiny_add(m, "cls.predictions.bias", TINY_VOCAB, 0, 0.5f, 0);
+}
+
+/* BERT: 3 heads of 16, 2 segments, 3 layers. */
+static inline void tiny_bert_of(tiny_model *m, bool head)
 {
     static const struct {
         const char *name;
@@ -193,7 +203,14 @@ static inline void tiny_bert(tiny_model *m)
             tiny_add(m, name, parts[p].rows, parts[p].columns, parts[p].deviation, parts[p].middle);
         }
     }
+    if (head) tiny_bert_head(m);
     tiny_save(m);
+}
+
+/* The same without a masked-word head. */
+static inline void tiny_bert(tiny_model *m)
+{
+    tiny_bert_of(m, false);
 }
 
 #endif
