@@ -41,6 +41,14 @@ typedef struct hsc_edit {
 HSC_API HSC_MUST_CHECK hsc_status hsc_edit_head(hsc_edit *out, const hsc_model *model, hsc_site site, int layer,
                                                 int head, hsc_error *err);
 
+/* An edit that keeps one head's queries [first_query, first_query + n_queries) from seeing the keys [first_key,
+ * first_key + n_keys); 0 of either: up to the last. With renormalise not 0 the scores become -inf before the softmax,
+ * so that the row sums to 1 again (and is 0 throughout where nothing is left to see); else the weights become 0 after
+ * it and what stays is as it was. HSC_EINVAL: no such layer or head. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_edit_knock_out(hsc_edit *out, const hsc_model *model, int layer, int head,
+                                                     int first_query, int n_queries, int first_key, int n_keys,
+                                                     int renormalise, hsc_error *err);
+
 typedef struct hsc_variant {
     const hsc_edit *edits; /* [n_edits]; made in this order */
     int n_edits;
@@ -93,6 +101,56 @@ typedef int (*hsc_trial_fn)(void *user, const hsc_trial *trial);
  * the model or the text (the message has its number), no text yet. HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_lab_run(hsc_lab *lab, const hsc_variant *variants, int n_variants,
                                               hsc_trial_fn fn, void *user, hsc_error *err);
+
+/* ------------------------------------------------------------------------------------------------ two runs ---- */
+
+/* A head by its place; layers and heads from 0. */
+typedef struct hsc_head_place {
+    int layer, head;
+} hsc_head_place;
+
+/* To where a path leads: what some heads read, or the end. */
+typedef struct hsc_path_end {
+    hsc_site input;                  /* HSC_Q, HSC_K or HSC_V of the receivers (of their kv heads), or HSC_RESID_POST:
+                                        the residual stream behind the last layer */
+    const hsc_head_place *receivers; /* [n_receivers]; none with HSC_RESID_POST */
+    int n_receivers;
+} hsc_path_end;
+
+/*
+ * Path patching (Wang et al. 2022, "Interpretability in the wild", algorithm 1), sender by sender. In a run of base's
+ * text all heads are held at what they are there, but the sender's z is what it is in source's text; feed-forwards and
+ * norms are computed anew. What then arrives at the receivers' input is put into a second run of base's text that is
+ * free else, and fn gets that run; with HSC_RESID_POST it gets the first one. trial.variant is the sender. A sender
+ * that does not stand before every receiver reaches only those behind it; if there is none, the run is as it is.
+ * Both labs have a text of as many tokens and keep z of every layer (hsc_lab_keep); base keeps `input` of every
+ * receiver's layer as well. Memory: n_senders * n_receivers * n_tokens * d_head floats
+ * at most.
+ * HSC_EINVAL: texts of different lengths, a head that the model lacks, an input that is none. HSC_ENOTFOUND: a site is
+ * not kept. As hsc_lab_run.
+ */
+HSC_API HSC_MUST_CHECK hsc_status hsc_path_patch(hsc_lab *base, const hsc_lab *source, const hsc_head_place *senders,
+                                                 int n_senders, const hsc_path_end *end, hsc_trial_fn fn, void *user,
+                                                 hsc_error *err);
+
+/*
+ * Causal mediation by heads (Pearl 2001; Vig et al. 2020). y is logit[right] - logit[wrong] of the last token; x is the
+ * text of `clean`, x' that of `other`; z(x) what the head's z is in the run of x.
+ *     total           y(x') - y(x)
+ *     indirect[head]  y(x with the head at z(x')) - y(x): what the head alone carries
+ *     direct[head]    y(x' with the head at z(x)) - y(x): what is left when the head alone does not follow
+ * The parts need not add up to the total: heads act on each other.
+ * Both labs have a text of as many tokens, keep z of every layer and compute the last token's logits (their default).
+ */
+typedef struct hsc_mediation {
+    double clean, other; /* y(x), y(x') */
+    double *indirect;    /* [n_layers * n_heads], the caller's; NULL: not wanted */
+    double *direct;      /* [n_layers * n_heads] */
+} hsc_mediation;
+/* HSC_EINVAL: texts of different lengths, or a token outside the vocabulary. HSC_ENOTFOUND: z is not kept. As
+ * hsc_lab_run besides. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_mediate(hsc_lab *clean, hsc_lab *other, hsc_token right, hsc_token wrong,
+                                              hsc_mediation *out, hsc_error *err);
 
 /* ------------------------------------------------------------------------------------------- what to put there ---- */
 

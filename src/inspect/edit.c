@@ -2,6 +2,8 @@
 #include "base/status.h"
 #include "inspect/lab.h"
 
+#include <math.h>
+
 static bool is_pattern(hsc_site site)
 {
     return site == HSC_ATTN_SCORES || site == HSC_PATTERN;
@@ -40,6 +42,25 @@ hsc_status hsc_edit_head(hsc_edit *out, const hsc_model *model, hsc_site site, i
     HSC_FAIL_IF(head < 0 || head >= n, HSC_EINVAL, "%s %d does not exist, a layer has %d", kv ? "kv head" : "head",
                 head, n);
     *out = (hsc_edit){.site = site, .layer = layer, .first = head * c->d_head, .n = c->d_head};
+    return HSC_OK;
+}
+
+hsc_status hsc_edit_knock_out(hsc_edit *out, const hsc_model *model, int layer, int head, int first_query,
+                              int n_queries, int first_key, int n_keys, int renormalise, hsc_error *err)
+{
+    const hsc_config *c = hsc_model_config(model);
+    hsc__error_clear(err);
+    HSC_FAIL_IF(layer < 0 || layer >= c->n_layers, HSC_EINVAL, "layer %d does not exist, the model has %d", layer,
+                c->n_layers);
+    HSC_FAIL_IF(head < 0 || head >= c->n_heads, HSC_EINVAL, "head %d does not exist, a layer has %d", head, c->n_heads);
+    *out = (hsc_edit){.site = renormalise ? HSC_ATTN_SCORES : HSC_PATTERN,
+                      .layer = layer,
+                      .head = head,
+                      .first_pos = first_query,
+                      .n_pos = n_queries,
+                      .first = first_key,
+                      .n = n_keys,
+                      .constant = renormalise ? -INFINITY : 0};
     return HSC_OK;
 }
 

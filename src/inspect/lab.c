@@ -242,6 +242,24 @@ hsc_status hsc_lab_clean(const hsc_lab *lab, hsc_site site, int layer, hsc_view 
                      hsc_site_name(site) ? hsc_site_name(site) : "?");
 }
 
+int hsc__lab_n_tokens(const hsc_lab *lab)
+{
+    return lab->n_tokens;
+}
+
+const hsc_model *hsc__lab_model(const hsc_lab *lab)
+{
+    return lab->model;
+}
+
+int hsc__lab_first_difference(const hsc_lab *x, const hsc_lab *y)
+{
+    int n = 0;
+    if (!x->config->causal) return 0;
+    while (n < x->n_tokens - 1 && x->ids[n] == y->ids[n]) n++;
+    return n;
+}
+
 /* ------------------------------------------------------------------------------------------------- variants ---- */
 
 static int edit_block(void *user, const hsc_block *block)

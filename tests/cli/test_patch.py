@@ -1,4 +1,4 @@
-"""headscope patch: shapes and ends of its maps, both directions, and what is refused."""
+"""headscope patch: shapes and ends of its maps, both directions, paths, cut edges, pair files, and what is refused."""
 
 import unittest
 
@@ -31,6 +31,58 @@ class Patch(ProgramTest):
         for words in ("(denoising)", "clean ", "0 is the corrupted run, 1 the clean", "The 10 cells of 35"):
             self.assertIn(words, text)
         self.assertGreater((self.folder / "a.svg").stat().st_size, 1000)
+
+    def test_paths(self):
+        end = self.json(*WORDS, "--path", "end")
+        self.assertEqual((end["mode"], end["input"], end["columns"]), ("paths", "resid_post", "head"))
+        got = self.json(*WORDS, "--path", "L3H2,L2H1", "--input", "v", "--noise")
+        self.assertEqual(got["receivers"], [{"layer": 3, "head": 2}, {"layer": 2, "head": 1}])
+        for layer, row in enumerate(got["cells"]):
+            for cell in row:  # what does not stand before a receiver sends it nothing: the clean run
+                self.assertEqual(cell == 1, layer >= 3)
+        text = self.good(*WORDS, "--path", "L3H2")
+        self.assertIn("paths from each head to q of L3H2, other heads held, from the clean run", text)
+        self.bad(2, *WORDS, "--path", "L3", says=["'L3'"])
+        self.bad(2, *WORDS, "--path", "end", "--input", "k")
+        self.bad(1, *WORDS, "--path", "L3H9", says=["L3H9"])
+
+    def test_cuts(self):
+        text = "Tom saw a cat and a dog"
+        words = ("patch", "-m", STORIES, "--metric", "logit: #500 - #400", text)
+        got = self.json(*words, "--cut", "cat", "--query", "dog")
+        self.assertEqual((len(got["cells"]), len(got["cells"][0]), got["mode"]), (5, 8, "cuts"))
+        self.assertEqual((got["cut"], got["query"]), ([5, 6], [9, 10]))
+        same = self.json(*words, "--cut", "#5-6", "--query", "#9-10")
+        self.assertEqual(got["cells"], same["cells"])
+        layers = self.json(*words, "--cut", "cat", "--by", "layer")
+        self.assertEqual([len(row) for row in layers["cells"]], [1] * 5)
+        each = self.json(*words, "--cut", "each", "--query", "cat")
+        for row in each["cells"]:  # nothing behind the query is seen anyway
+            self.assertEqual(row[7:], [0] * (len(row) - 7))
+        self.assertTrue(all(all(row[:6]) for row in each["cells"][:4]))
+        self.assertFalse(any(each["cells"][4]))  # nobody reads what the last layer writes there
+        plain = self.good(*words, "--cut", "cat", "--no-renorm", "--plot", self.folder / "a.svg")
+        self.assertIn("cannot see positions 5 to 6", plain)
+        self.bad(1, *words, "--cut", "a ", says=["more than once"])
+        self.bad(1, *words, "--cut", "cow", says=["does not stand"])
+        self.bad(1, *words, "--cut", "dog", "--query", "Tom", says=["behind the query"])
+        self.bad(2, *words, "--cut", "dog", "--path", "end")
+
+    def test_pairs(self):
+        file = self.folder / "pairs.txt"
+        file.write_text("[a:Ben] met [b:Tom]. Then {Tom|Ben} gave a ball [q:to]\n"
+                        "[a:Tom] saw [b:Lily]. Then {Lily|Tom} gave a ball [q:to]\n")
+        got = self.json("patch", "-m", STORIES, "--pairs", file)
+        self.assertEqual((got["n_texts"], got["n_clusters"]), (2, 1))
+        self.assertEqual(got["skipped"], [{"line": 2, "why": "its twin has another number of tokens"}])
+        self.assertAlmostEqual(got["total"], -2 * got["clean"], delta=1e-6)  # both orders of one pair
+        for head in got["heads"]:
+            self.assertAlmostEqual(head["indirect"], got["total"] - head["direct"], delta=1e-6)
+        text = self.good("patch", "-m", STORIES, "--pairs", file, "--plot", self.folder / "m.svg", "--top", "3")
+        for words in ("over 2 texts in 1 clusters; 1 lines left out: line 2", "The 3 heads of 40 that carry most"):
+            self.assertIn(words, text)
+        self.bad(2, "patch", "-m", STORIES, "--pairs", file, "text")
+        self.bad(2, *WORDS, "--limit", "3")
 
     def test_refused(self):
         self.bad(1, *WORDS[:-1], IDS, says=["no difference"])

@@ -240,5 +240,111 @@ def test_patch():
                             np.array(got["cells"]).ravel() * scale, np.array(want) * scale)
 
 
+def path_hooks(cache, other, sender, n_layers):
+    """Algorithm 1 of the IOI paper: the sender from the other run, every other head held."""
+    hooks = []
+    for i in range(n_layers):
+        def hook(z, hook, i=i):
+            z[:] = cache[f"blocks.{i}.attn.hook_z"]
+            if i == sender[0]:
+                z[0, :, sender[1]] = other[f"blocks.{i}.attn.hook_z"][0, :, sender[1]]
+            return z
+        hooks.append((f"blocks.{i}.attn.hook_z", hook))
+    return hooks
+
+
+def path_value(model, base, cache, other, sender, receivers, site, a, b):
+    hooks = path_hooks(cache, other, sender, model.cfg.n_layers)
+    if not receivers:
+        return difference(hooked(model, base, hooks), a, b)
+    group, arrived = (1 if site == "q" else model.cfg.n_heads // (model.cfg.n_key_value_heads or model.cfg.n_heads)), {}
+    for layer, head in receivers:
+        def keep(x, hook, layer=layer, head=head):
+            arrived[layer, head] = x[0, :, head // group].clone()
+        hooks.append((f"blocks.{layer}.attn.hook_{site}", keep))
+    hooked(model, base, hooks)
+    put = []
+    for layer, head in receivers:
+        def set_input(x, hook, layer=layer, head=head):
+            x[0, :, head // group] = arrived[layer, head]
+            return x
+        put.append((f"blocks.{layer}.attn.hook_{site}", set_input))
+    return difference(hooked(model, base, put), a, b)
+
+
+def test_paths():
+    for base, build in ((make.GPT2, make.gpt2_tensors), (make.LLAMA, make.llama_tensors)):
+        with common.scratch() as folder:
+            config, path, ids = bare(folder, base, build, 9)
+            model, other = lens(config, path), ids[:6] + [(ids[6] + 11) % 97] + ids[7:]
+            caches = [clean(model, x)[1] for x in (ids, other)]
+            ends = [difference(clean(model, x)[0], 3, 5) for x in (ids, other)]
+            text = [",".join(map(str, x)) for x in (ids, other)]
+            words = ["patch", "-m", path, "--metric", "logit: #3 - #5", "--ids", text[0], "--corrupted-ids", text[1]]
+            heads = [(i, h) for i in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)]
+            for receivers, site, noise in (([], None, True), ([], None, False), ([(2, 0), (2, 1), (2, 2), (1, 0)], "q", True),
+                                           ([(2, 1), (1, 3)], "k", True), ([(2, 0), (2, 3)], "v", False)):
+                to = ",".join(f"L{i}H{h}" for i, h in receivers) or "end"
+                got = ask(*words, "--path", to, *(["--input", site] if site else []), *(["--noise"] if noise else []))
+                start, source = (0, 1) if noise else (1, 0)
+                want = [path_value(model, (ids, other)[start], caches[start], caches[source], at, receivers, site, 3, 5)
+                        for at in heads]
+                scale = ends[0] - ends[1]
+                compare(f"{config['model_type']}: paths to {site or ''} {to}, {got['direction']}",
+                        np.array(got["cells"]).ravel() * scale + ends[1], want)
+
+
+def test_cuts():
+    """Edges cut before the softmax (the row sums to 1 again) and after it."""
+    for base, build in ((make.GPT2, make.gpt2_tensors), (make.LLAMA, make.llama_tensors)):
+        with common.scratch() as folder:
+            config, path, ids = bare(folder, base, build, 10)
+            model, words = lens(config, path), ["patch", "-m", path, "--metric", "logit: #3 - #5", "--ids", ",".join(map(str, ids))]
+            heads = [(i, h) for i in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)]
+            before = difference(clean(model, ids)[0], 3, 5)
+            for name, value, more in (("attn_scores", -torch.inf, []), ("pattern", 0.0, ["--no-renorm"])):
+                def cut(layer, head, queries, keys):
+                    def hook(x, hook):
+                        x[0, head, queries, keys] = value
+                        return x
+                    return f"blocks.{layer}.attn.hook_{name}", hook
+                queries, keys = slice(15, 20), slice(2, 6)
+                want = [difference(hooked(model, ids, [cut(i, h, queries, keys)]), 3, 5) - before for i, h in heads]
+                got = ask(*words, "--cut", "#2-5", "--query", "#15-19", *more)
+                compare(f"{config['model_type']}: edges of {name} cut", np.array(got["cells"]).ravel(), want)
+                want = [difference(hooked(model, ids, [cut(i, slice(None), slice(19, 20), slice(k, k + 1))]), 3, 5) - before
+                        for i in range(model.cfg.n_layers) for k in range(20)]
+                got = ask(*words, "--cut", "each", *more)
+                compare(f"{config['model_type']}: each token hidden from the last, {name}", np.array(got["cells"]).ravel(), want)
+
+
+def test_mediation():
+    """Indirect and direct effects of every head over pairs, both orders of each."""
+    with common.scratch() as folder:
+        config, path = with_tokenizer(folder, 8)
+        model, pairs = lens(config, path), folder / "pairs.txt"
+        pairs.write_text("When [a:Mary] and [b:John] ran, {John|Mary} gave a cup [q:to]\n"
+                         "Then [a:Tom] and [b:Paul] sat and {Paul|Tom} sent a book [q:to]\n")
+        texts = [[f"When Mary and John ran, {s} gave a cup to" for s in ("John", "Mary")],
+                 [f"Then Tom and Paul sat and {s} sent a book to" for s in ("Paul", "Tom")]]
+        names, n = [[" Mary", " John"], [" Tom", " Paul"]], model.cfg.n_layers * model.cfg.n_heads
+        indirect, direct, total = np.zeros(n), np.zeros(n), 0
+        for pair, name in zip(texts, names):
+            for k in (0, 1):
+                a, b = (ids_of(path, name[k])[0], ids_of(path, name[1 - k])[0])
+                x, y = ids_of(path, pair[k]), ids_of(path, pair[1 - k])
+                (at_x, z_x), (at_y, z_y) = clean(model, x), clean(model, y)
+                start = difference(at_x, a, b)
+                total += (difference(at_y, a, b) - start) / 4
+                indirect += (np.array(sweep(model, x, a, b, lambda i, h: z_y[f"blocks.{i}.attn.hook_z"][0, :, h])) - start) / 4
+                direct += (np.array(sweep(model, y, a, b, lambda i, h: z_x[f"blocks.{i}.attn.hook_z"][0, :, h])) - start) / 4
+        got = ask("patch", "-m", path, "--pairs", pairs)
+        rows = {(h["layer"], h["head"]): h for h in got["heads"]}
+        rows = [rows[i // model.cfg.n_heads, i % model.cfg.n_heads] for i in range(n)]
+        compare("total effect", [got["total"], 0], [total, 0])
+        compare("indirect effects", [r["indirect"] for r in rows], indirect)
+        compare("direct effects", [r["direct"] for r in rows], direct)
+
+
 if __name__ == "__main__":
     common.main(globals())

@@ -1,0 +1,189 @@
+/* The cells of a patching map: one run's activations in another place by place, what heads send along paths, edges of
+ * attention cut. Each cell is one variant of the lab. */
+#include "cli/patch.h"
+
+#include <math.h>
+
+static const hsc_site sites[] = {HSC_RESID_PRE, HSC_ATTN_OUT, HSC_MLP_OUT, HSC_Z};
+static const hsc_site inputs[] = {HSC_Q, HSC_K, HSC_V};
+
+static double metric_of(const hsc__patch *j, const hsc_trial *trial)
+{
+    return hsc__metric_value(&j->metric, &j->items.list[0], trial->logits, j->opened.config->d_vocab, trial->first_row,
+                             trial->n_rows, NULL, NULL);
+}
+
+static int take_share(void *user, const hsc_trial *trial)
+{
+    hsc__patch *j = user;
+    j->cells[trial->variant] = (metric_of(j, trial) - j->corrupted) / (j->clean - j->corrupted);
+    return 0;
+}
+
+static int take_effect(void *user, const hsc_trial *trial)
+{
+    hsc__patch *j = user;
+    j->cells[trial->variant] = metric_of(j, trial) - j->clean;
+    return 0;
+}
+
+/* One run of a text; its metric. */
+static hsc_status run_text(const hsc__patch *j, hsc_lab *lab, int item, double *value, hsc_error *err)
+{
+    hsc_view logits;
+    const hsc__item *text = &j->items.list[item];
+    HSC_TRY(hsc_lab_text(lab, text->ids, text->n_tokens, err));
+    HSC_TRY(hsc_lab_logits(lab, &logits, err));
+    *value = hsc__metric_value(&j->metric, text, logits.data, (int)logits.shape[1], 0, 1, NULL, NULL);
+    return HSC_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------------- places ---- */
+
+/* Before the first token that differs a causal model's runs are the same, so heads need not be patched there. */
+static int first_difference(const hsc__patch *j)
+{
+    const hsc__item *x = &j->items.list[0], *y = &j->items.list[1];
+    int n = 0;
+    if (!j->opened.config->causal) return 0;
+    while (n < x->n_tokens - 1 && x->ids[n] == y->ids[n]) n++;
+    return n;
+}
+
+/* The edits: cell (layer, column) gets what `source` holds there. */
+static hsc_status fill_edits(const hsc__patch *j, const hsc_lab *source, hsc_edit *edits, hsc_variant *variants,
+                             hsc_error *err)
+{
+    size_t row = (size_t)hsc_site_row(j->opened.model, j->site);
+    int first = first_difference(j);
+    for (int layer = 0; layer < j->opened.config->n_layers; layer++) {
+        hsc_view view;
+        HSC_TRY(hsc_lab_clean(source, j->site, layer, &view, err));
+        for (int col = 0; col < j->n_cols; col++) {
+            int i = layer * j->n_cols + col;
+            if (j->site == HSC_Z) {
+                HSC_TRY(hsc_edit_head(&edits[i], j->opened.model, HSC_Z, layer, col, err));
+                edits[i].first_pos = first;
+                edits[i].values = view.data + (size_t)first * row + edits[i].first;
+                edits[i].stride = row;
+            } else {
+                edits[i] = (hsc_edit){.site = j->site, .layer = layer, .first_pos = col, .n_pos = 1};
+                edits[i].values = view.data + (size_t)col * row;
+            }
+            variants[i] = (hsc_variant){&edits[i], 1};
+        }
+    }
+    return HSC_OK;
+}
+
+static hsc_status patch_all(hsc__patch *j, const hsc_lab *source, hsc_lab *target, hsc_error *err)
+{
+    size_t n = (size_t)j->opened.config->n_layers * (size_t)j->n_cols;
+    hsc_edit *edits = hsc__calloc(n, sizeof *edits);
+    hsc_variant *variants = hsc__calloc(n, sizeof *variants);
+    hsc_status status = edits && variants ? HSC_OK : hsc__fail_memory(err, n * sizeof *edits, "patches");
+    if (status == HSC_OK) status = fill_edits(j, source, edits, variants, err);
+    if (status == HSC_OK) status = hsc_lab_run(target, variants, (int)n, take_share, j, err);
+    hsc__free(edits);
+    hsc__free(variants);
+    return status;
+}
+
+/* ----------------------------------------------------------------------------------------------------- paths ---- */
+
+/* Every head in turn sends. */
+static hsc_status patch_paths(hsc__patch *j, const hsc_lab *source, hsc_lab *target, hsc_error *err)
+{
+    int n = j->opened.config->n_layers * j->n_cols;
+    hsc_head_place receivers[HSC__MAX_HEADS], *senders = hsc__calloc((size_t)n, sizeof *senders);
+    if (!senders) return hsc__fail_memory(err, (size_t)n * sizeof *senders, "senders");
+    for (int i = 0; i < j->receivers.n; i++)
+        receivers[i] = (hsc_head_place){j->receivers.list[i].layer, j->receivers.list[i].head};
+    for (int i = 0; i < n; i++) senders[i] = (hsc_head_place){i / j->n_cols, i % j->n_cols};
+    hsc_path_end end = {j->receivers.n ? inputs[j->options->input] : HSC_RESID_POST, receivers, j->receivers.n};
+    hsc_status status = hsc_path_patch(target, source, senders, n, &end, take_share, j, err);
+    hsc__free(senders);
+    return status;
+}
+
+static hsc_status keep_sites(const hsc__patch *j, hsc_lab *source, hsc_lab *target, hsc_error *err)
+{
+    if (j->mode == HSC__PATCH_PLACES) return j->site == HSC_RESID_PRE ? HSC_OK : hsc_lab_keep(source, j->site, -1, err);
+    HSC_TRY(hsc_lab_keep(source, HSC_Z, -1, err));
+    HSC_TRY(hsc_lab_keep(target, HSC_Z, -1, err));
+    for (int i = 0; i < j->receivers.n; i++)
+        HSC_TRY(hsc_lab_keep(target, inputs[j->options->input], j->receivers.list[i].layer, err));
+    return HSC_OK;
+}
+
+static hsc_status run_two(hsc__patch *j, hsc_lab *clean, hsc_lab *corrupted, hsc_error *err)
+{
+    hsc_lab *source = j->options->noise ? corrupted : clean, *target = j->options->noise ? clean : corrupted;
+    HSC_TRY(keep_sites(j, source, target, err));
+    HSC_TRY(run_text(j, clean, 0, &j->clean, err));
+    HSC_TRY(run_text(j, corrupted, 1, &j->corrupted, err));
+    HSC_FAIL_IF(fabs(j->clean - j->corrupted) < 1e-4, HSC_EINVAL,
+                "the metric is %.4f in both runs: there is no difference to bring back", j->clean);
+    return j->mode == HSC__PATCH_PATHS ? patch_paths(j, source, target, err) : patch_all(j, source, target, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------ cuts ---- */
+
+/* The edits of a cell: one head's, or all of the layer's. */
+static hsc_status cut_cell(const hsc__patch *j, int cell, hsc_edit *edits, hsc_variant *variant, hsc_error *err)
+{
+    int layer = cell / j->n_cols, col = cell % j->n_cols, n_heads = j->opened.config->n_heads;
+    int first = j->cols == HSC__COLS_HEADS ? col : 0, n = j->cols == HSC__COLS_HEADS ? 1 : n_heads;
+    hsc__positions keys = j->cols == HSC__COLS_POSITIONS ? (hsc__positions){col, 1} : j->cut;
+    for (int i = 0; i < n; i++)
+        HSC_TRY(hsc_edit_knock_out(&edits[i], j->opened.model, layer, first + i, j->query.first, j->query.n, keys.first,
+                                   keys.n, !j->options->no_renorm, err));
+    *variant = (hsc_variant){edits, n};
+    return HSC_OK;
+}
+
+static hsc_status run_cuts(hsc__patch *j, hsc_lab *lab, hsc_error *err)
+{
+    int n = j->opened.config->n_layers * j->n_cols, most = j->opened.config->n_heads;
+    HSC_TRY(run_text(j, lab, 0, &j->clean, err));
+    hsc_edit *edits = hsc__calloc((size_t)n * (size_t)most, sizeof *edits);
+    hsc_variant *variants = hsc__calloc((size_t)n, sizeof *variants);
+    hsc_status status =
+        edits && variants ? HSC_OK : hsc__fail_memory(err, (size_t)n * (size_t)most * sizeof *edits, "cuts");
+    for (int i = 0; i < n && status == HSC_OK; i++)
+        status = cut_cell(j, i, edits + (size_t)i * (size_t)most, &variants[i], err);
+    if (status == HSC_OK) status = hsc_lab_run(lab, variants, n, take_effect, j, err);
+    hsc__free(edits);
+    hsc__free(variants);
+    return status;
+}
+
+/* --------------------------------------------------------------------------------------------------- the run ---- */
+
+static hsc_status make_cells(hsc__patch *j, hsc_error *err)
+{
+    const hsc_config *c = j->opened.config;
+    j->site = sites[j->options->site];
+    if (j->mode == HSC__PATCH_PLACES) j->cols = j->site == HSC_Z ? HSC__COLS_HEADS : HSC__COLS_POSITIONS;
+    j->n_cols = j->cols == HSC__COLS_HEADS ? c->n_heads : j->cols == HSC__COLS_LAYER ? 1 : j->items.list[0].n_tokens;
+    size_t n = (size_t)c->n_layers * (size_t)j->n_cols;
+    j->cells = hsc__calloc(n, sizeof *j->cells);
+    return j->cells ? HSC_OK : hsc__fail_memory(err, n * sizeof *j->cells, "the map");
+}
+
+hsc_status hsc__patch_run(hsc__patch *j, hsc_error *err)
+{
+    hsc_lab_options o = {.n_threads = j->options->threads, .compute = (hsc_compute)j->options->compute};
+    hsc_lab *clean = NULL, *corrupted = NULL;
+    HSC_TRY(make_cells(j, err));
+    hsc_status status = hsc_lab_new(&clean, j->opened.model, &o, err);
+    if (status == HSC_OK && j->mode == HSC__PATCH_CUTS) {
+        status = run_cuts(j, clean, err);
+    } else if (status == HSC_OK) {
+        status = hsc_lab_new(&corrupted, j->opened.model, &o, err);
+        if (status == HSC_OK) status = run_two(j, clean, corrupted, err);
+    }
+    hsc_lab_free(clean);
+    hsc_lab_free(corrupted);
+    return status;
+}
