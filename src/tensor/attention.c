@@ -1,5 +1,6 @@
 /*
- * A task is one block of query rows of one head. What a row gives depends on the row alone: its scores are dot products
+ * A task is one block of query rows of one head, or, of a lone query, of some heads that share keys and values, so that
+ * these are read once for all of them. What a row gives depends on the row alone: its scores are dot products
  * in rising d, its softmax starts at a boundary fixed by its own first key, and its output sums over its own keys in
  * rising position, cut into chunks at multiples of HSC__K_CHUNK. So neither the blocking, nor the neighbours, nor keys
  * that come later can change a bit of it.
@@ -39,15 +40,18 @@ typedef struct {
     const hsc__exec *exec;
     const hsc__attention *a;
     int n_blocks; /* blocks of rows, all sequences together */
+    int n_shared; /* heads of a block; more than 1 only where every sequence has one query */
     atomic_int canceled;
 } plan;
 
-/* One block: rows [query, query + n_rows) of a sequence, one head, and the keys [low, high) that any of them sees. */
+/* One block of a sequence, and the keys [low, high) that any of its rows sees: rows [query, query + n_rows) of one
+ * head, or, by_head, those of heads [head, head + n_rows) of one query. */
 typedef struct {
     const hsc__attention *a;
     const hsc__attention_seq *seq;
     const hsc__kernels *k;
     int seq_index, head, query, n_rows;
+    bool by_head;
     float *s; /* scores, then weights: [n_rows][stride], column = key position */
     size_t stride;
     float *sum;      /* [n_rows][d_head], the chunk being summed */
@@ -55,10 +59,31 @@ typedef struct {
     int worker;
 } block;
 
+static int query_of(const block *b, int row)
+{
+    return b->query + (b->by_head ? 0 : row);
+}
+
+static int head_of(const block *b, int row)
+{
+    return b->head + (b->by_head ? row : 0);
+}
+
+/* Where the block's first row begins in q or z, and how far apart its rows are. */
+static size_t row_start(const block *b, size_t stride)
+{
+    return (size_t)(b->seq->row + b->query) * stride + (size_t)b->head * (size_t)b->a->d_head;
+}
+
+static size_t row_step(const block *b, size_t stride)
+{
+    return b->by_head ? (size_t)b->a->d_head : stride;
+}
+
 /* The keys that a query row sees: [*low, *high). */
 static void row_keys(const block *b, int row, int *low, int *high)
 {
-    int position = b->seq->first + b->query + row;
+    int position = b->seq->first + query_of(b, row);
     *high = b->a->causal ? position + 1 : b->seq->n_key;
     if (!b->a->causal && b->a->window > 0 && position < *high - b->a->window)
         *high = position + b->a->window < b->a->sinks ? b->a->sinks : position + b->a->window;
@@ -84,7 +109,7 @@ static bool tile_allowed(const block *b, int key)
     if (!b->a->allowed) return true;
     for (int r = 0; r < b->n_rows; r++) {
         for (int k = key; k < key + b->k->nr && k < b->seq->n_key; k++) {
-            if (allowed(b, b->seq->first + b->query + r, k)) return true;
+            if (allowed(b, b->seq->first + query_of(b, r), k)) return true;
         }
     }
     return false;
@@ -95,13 +120,13 @@ static void scores(const block *b, int from, int to)
 {
     const hsc__attention *a = b->a;
     int d = a->d_head, nr = b->k->nr;
-    const float *q = a->q + (size_t)(b->seq->row + b->query) * a->q_stride + (size_t)b->head * (size_t)d;
+    const float *q = a->q + row_start(b, a->q_stride);
     for (int key = from; key < to; key += nr) {
         if (!tile_allowed(b, key)) continue;
         const float *tile = hsc__kv_key_panel(b->k, &b->seq->kv, kv_head(b), key, b->unpacked);
         for (int d0 = 0; d0 < d; d0 += HSC__K_CHUNK) {
             int n = d - d0 < HSC__K_CHUNK ? d - d0 : HSC__K_CHUNK;
-            b->k->gemm(d0 ? HSC__GEMM_ADD : HSC__GEMM_START, b->n_rows, nr, n, q + d0, a->q_stride,
+            b->k->gemm(d0 ? HSC__GEMM_ADD : HSC__GEMM_START, b->n_rows, nr, n, q + d0, row_step(b, a->q_stride),
                        tile + (size_t)d0 * (size_t)nr, (size_t)nr, b->s + key, b->stride, NULL);
         }
     }
@@ -118,10 +143,10 @@ static int align_down(int n)
 }
 
 /* row[key] += what the key's distance gets; keys beyond the table's ends get what the ends have. */
-static void add_bias(const block *b, int query, int low, int high, float *row)
+static void add_bias(const block *b, int head, int query, int low, int high, float *row)
 {
     int span = b->a->bias_span;
-    const float *bias = b->a->bias + (size_t)b->head * (size_t)(2 * span + 1) + span; /* of distance 0 */
+    const float *bias = b->a->bias + (size_t)head * (size_t)(2 * span + 1) + span; /* of distance 0 */
     int near = max_int(low, min_int(high, query - span)), far = max_int(near, min_int(high, query + span + 1));
     for (int k = low; k < near; k++) row[k] += bias[-span];
     b->k->add(row + near, bias + (near - query), far - near, row + near);
@@ -129,17 +154,28 @@ static void add_bias(const block *b, int query, int low, int high, float *row)
 }
 
 /* What a mask that is not an interval hides inside [low, high), and a bias that depends on the distance. */
-static void mask_inside(const block *b, int query, int low, int high, float *row)
+static void mask_inside(const block *b, int r, int low, int high, float *row)
 {
     const hsc__attention *a = b->a;
-    if (a->bias) add_bias(b, query, low, high, row);
+    int head = head_of(b, r), query = b->seq->first + query_of(b, r);
+    if (a->bias) add_bias(b, head, query, low, high, row);
     if (a->alibi)
-        for (int k = low; k < high; k++) row[k] += a->alibi[b->head] * (float)(k - query);
+        for (int k = low; k < high; k++) row[k] += a->alibi[head] * (float)(k - query);
     if (a->sinks > 0 && a->window > 0)
         for (int k = a->sinks; k <= query - a->window && k < high; k++) row[k] = -INFINITY;
     for (int k = low; a->allowed && k < high; k++) {
         if (!allowed(b, query, k)) row[k] = -INFINITY;
     }
+}
+
+/* Shows the block to a watcher, head by head. */
+static int show(const block *b, hsc__attention_fn fn)
+{
+    int stop = 0, n_rows = b->by_head ? 1 : b->n_rows;
+    for (int r = 0; r < b->n_rows && !stop; r += n_rows)
+        stop = fn(b->a->user, b->seq_index, head_of(b, r), b->query, n_rows, b->seq->n_key,
+                  b->s + (size_t)r * b->stride, b->stride);
+    return stop;
 }
 
 /* Scale, mask and softmax, with the watchers between. Returns non-zero when one of them cancels. */
@@ -152,11 +188,11 @@ static int weights(const block *b)
         float *row = b->s + (size_t)r * b->stride;
         row_keys(b, r, &low, &high);
         b->k->scale_cap(row + low, high - low, a->scale, a->cap);
-        mask_inside(b, b->seq->first + b->query + r, low, high, row);
+        mask_inside(b, r, low, high, row);
         fill(row, a->on_scores ? 0 : align_down(low), low, -INFINITY);
         if (a->on_scores) fill(row, high, n_key, -INFINITY);
     }
-    if (a->on_scores) stop = a->on_scores(a->user, b->seq_index, b->head, b->query, b->n_rows, n_key, b->s, b->stride);
+    if (a->on_scores) stop = show(b, a->on_scores);
     for (int r = 0; r < b->n_rows && !stop; r++) {
         int low, high;
         float *row = b->s + (size_t)r * b->stride;
@@ -168,12 +204,11 @@ static int weights(const block *b)
             fill(row, high, n_key, 0);
         }
     }
-    if (a->on_pattern && !stop)
-        stop = a->on_pattern(a->user, b->seq_index, b->head, b->query, b->n_rows, n_key, b->s, b->stride);
+    if (a->on_pattern && !stop) stop = show(b, a->on_pattern);
     for (int r = 0; r < b->n_rows && a->on_row && !stop; r++) {
         int low, high;
         row_keys(b, r, &low, &high);
-        a->on_row(a->user, b->worker, b->seq_index, b->head, b->query + r, align_down(low), low, high,
+        a->on_row(a->user, b->worker, b->seq_index, head_of(b, r), query_of(b, r), align_down(low), low, high,
                   b->s + (size_t)r * b->stride);
     }
     return stop;
@@ -228,12 +263,19 @@ static void values(const block *b, int block_low, int block_high)
             int low, high;
             row_keys(b, r, &low, &high);
             if (high <= from || low >= from + HSC__K_CHUNK) continue;
-            float *z = a->z + (size_t)(b->seq->row + b->query + r) * a->z_stride + (size_t)b->head * d;
+            float *z = a->z + row_start(b, a->z_stride) + (size_t)r * row_step(b, a->z_stride);
             const float *sum = b->sum + (size_t)r * d;
             if (from <= low) memcpy(z, sum, d * sizeof *z);
             else b->k->add(z, sum, a->d_head, z);
         }
     }
+}
+
+/* Tasks that the heads of a block of rows make. */
+static int tasks_of_block(const plan *job)
+{
+    int group = job->a->n_heads / job->a->n_kv_heads;
+    return job->a->n_kv_heads * ((group + job->n_shared - 1) / job->n_shared);
 }
 
 static void run_block(void *context, size_t task, int worker)
@@ -242,13 +284,16 @@ static void run_block(void *context, size_t task, int worker)
     if (atomic_load_explicit(&job->canceled, memory_order_relaxed)) return;
     const hsc__attention *a = job->a;
     const hsc__kernels *k = job->exec->kernels;
-    block b = {.a = a, .k = k, .worker = worker, .head = (int)(task % (size_t)a->n_heads)};
-    int index = job->n_blocks - 1 - (int)(task / (size_t)a->n_heads); /* the long rows of a causal model first */
+    block b = {.a = a, .k = k, .worker = worker, .by_head = job->n_shared > 1};
+    int group = a->n_heads / a->n_kv_heads, n_tasks = tasks_of_block(job), per_kv = n_tasks / a->n_kv_heads;
+    int part = (int)(task % (size_t)n_tasks);
+    b.head = part / per_kv * group + part % per_kv * job->n_shared;
+    int index = job->n_blocks - 1 - (int)(task / (size_t)n_tasks); /* the long rows of a causal model first */
     b.seq = a->seqs;
     while (index >= round_up(b.seq->n_query, k->mr) / k->mr) index -= round_up(b.seq++->n_query, k->mr) / k->mr;
     b.seq_index = (int)(b.seq - a->seqs);
     b.query = index * k->mr;
-    b.n_rows = min_int(k->mr, b.seq->n_query - b.query);
+    b.n_rows = b.by_head ? min_int(job->n_shared, group - b.head % group) : min_int(k->mr, b.seq->n_query - b.query);
     b.s = hsc__exec_scratch(job->exec, worker);
     b.stride = (size_t)round_up(b.seq->n_key, SOFTMAX_ALIGN);
     b.sum = b.s + (size_t)k->mr * b.stride;
@@ -264,12 +309,24 @@ static void run_block(void *context, size_t task, int worker)
     values(&b, low, high);
 }
 
+/* How many heads a block takes: as many as share keys and leave every thread a task, where no sequence has a second
+ * query. */
+static int shared_heads(const hsc__exec *exec, const hsc__attention *a)
+{
+    for (int i = 0; i < a->n_seqs; i++) {
+        if (a->seqs[i].n_query != 1) return 1;
+    }
+    int most = max_int(1, a->n_heads * a->n_seqs / exec->n_threads);
+    return min_int(min_int(a->n_heads / a->n_kv_heads, exec->kernels->mr), most);
+}
+
 hsc_status hsc__attention_forward(const hsc__exec *exec, const hsc__attention *a)
 {
     plan job = {.exec = exec, .a = a};
     for (int i = 0; i < a->n_seqs; i++)
         job.n_blocks += round_up(a->seqs[i].n_query, exec->kernels->mr) / exec->kernels->mr;
+    job.n_shared = shared_heads(exec, a);
     atomic_init(&job.canceled, 0);
-    hsc__parallel_for(exec->n_threads, (size_t)job.n_blocks * (size_t)a->n_heads, run_block, &job);
+    hsc__parallel_for(exec->n_threads, (size_t)job.n_blocks * (size_t)tasks_of_block(&job), run_block, &job);
     return atomic_load(&job.canceled) ? HSC_ECANCELED : HSC_OK;
 }

@@ -209,6 +209,34 @@ static void test_same_bits(void **unused)
     }
 }
 
+/* A lone query, whose heads are taken together where they share keys: z and what a watcher sees of each head are those
+ * of the pass over all queries. */
+static void test_lone_query(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int heads, kv;
+    } cases[] = {{9, 3}, {16, 1}, {4, 4}, {10, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        fixture f = make(cases[i].heads, cases[i].kv, 24, 261);
+        size_t row = (size_t)f.n_heads * (size_t)f.d_head, n = (size_t)f.n_key, last = n - 1;
+        watched all = {malloc((size_t)f.n_heads * n * n * sizeof(float)), f.n_key, f.n_key};
+        watched one = {malloc((size_t)f.n_heads * n * sizeof(float)), 1, f.n_key};
+        float *whole = run(&f, 0, f.n_key, f.n_key, 1, &all, NULL);
+        for (int threads = 1; threads <= 4; threads++) {
+            float *z = run(&f, (int)last, 1, f.n_key, threads, &one, NULL);
+            assert_memory_equal(whole + last * row, z, row * sizeof *z);
+            for (size_t h = 0; h < (size_t)f.n_heads; h++)
+                assert_memory_equal(all.data + (h * n + last) * n, one.data + h * n, n * sizeof(float));
+            free(z);
+        }
+        free(whole);
+        free(all.data);
+        free(one.data);
+        drop(&f);
+    }
+}
+
 /* A value that is not a number at a later position must not reach an earlier row. */
 static void test_no_leak(void **unused)
 {
@@ -324,8 +352,9 @@ static void test_cancel(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formula),       cmocka_unit_test(test_same_bits), cmocka_unit_test(test_no_leak),
-        cmocka_unit_test(test_grouped_heads), cmocka_unit_test(test_dead_row),  cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_formula), cmocka_unit_test(test_same_bits),     cmocka_unit_test(test_lone_query),
+        cmocka_unit_test(test_no_leak), cmocka_unit_test(test_grouped_heads), cmocka_unit_test(test_dead_row),
+        cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
