@@ -191,6 +191,16 @@ void hsc__source_ignore(hsc__source *src, const char *suffix)
     }
 }
 
+void hsc__source_ignore_part(hsc__source *src, const char *part)
+{
+    static const char outer[] = "model.";
+    for (size_t i = 0; i < hsc__tensors_count(src->tensors); i++) {
+        const char *name = hsc__tensors_at(src->tensors, i)->name;
+        if (strncmp(name, outer, sizeof outer - 1) == 0) name += sizeof outer - 1;
+        if (strncmp(name, part, strlen(part)) == 0) src->used[i] = 1;
+    }
+}
+
 void hsc__source_warn(hsc__source *src, const char *format, ...)
 {
     char text[512];

@@ -63,6 +63,10 @@ hsc__weight hsc__weight_part(const hsc__weight *whole, int first, int n);
 /* Marks a tensor as known and not needed (buffers of older checkpoints). */
 void hsc__source_ignore(hsc__source *src, const char *suffix);
 
+/* The same for every tensor of a part of the model that is not computed; `part` ends in a dot and stands at the start
+ * of a name, or behind "model.". */
+void hsc__source_ignore_part(hsc__source *src, const char *part);
+
 /* Adds a remark for hsc_model_warning. Silently full after 16. */
 void hsc__source_warn(hsc__source *src, const char *format, ...) HSC_PRINTF(2, 3);
 

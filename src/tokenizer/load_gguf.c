@@ -106,9 +106,9 @@ static hsc_status get_id(const hsc_tokenizer *t, const hsc__gguf *gguf, const ch
     return HSC_OK;
 }
 
-/* BOS and EOS where the file (or the kind of tokenizer: `usual`) asks for them. */
+/* BOS and EOS where the file (or the kind of tokenizer: `usual`) asks for them; RoBERTa has EOS twice between texts. */
 static hsc_status load_template(hsc_tokenizer *t, const hsc__gguf *gguf, const bool *usual, const hsc_token *fallback,
-                                hsc_error *err)
+                                bool roberta, hsc_error *err)
 {
     bool adds[2];
     hsc_token ids[2];
@@ -121,6 +121,7 @@ static hsc_status load_template(hsc_tokenizer *t, const hsc__gguf *gguf, const b
                     "%s is true and %s is missing", add_keys[i], keys[i]);
         if (ids[i] < 0) adds[i] = false;
     }
+    if (roberta && adds[0] && adds[1]) return hsc__set_roberta_template(t, ids[0], ids[1], err);
     return hsc__set_template(t, &ids[0], adds[0], &ids[1], adds[1], err);
 }
 
@@ -160,7 +161,8 @@ static hsc_status load_gpt2(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *
         size_t n = (size_t)hsc__byte_spell((unsigned char)b, text);
         t->bpe.byte_id[b] = hsc__vocab_find(&t->vocab, text, n);
     }
-    HSC_TRY(load_template(t, gguf, (const bool[2]){rules.add_bos, false}, (const hsc_token[2]){-1, -1}, err));
+    HSC_TRY(load_template(t, gguf, (const bool[2]){rules.add_bos, false}, (const hsc_token[2]){-1, -1},
+                          strcmp(pre, "roberta-bpe") == 0, err));
     return hsc__byte_level_decode(&t->vocab, &t->arena, err);
 }
 
@@ -229,7 +231,7 @@ static hsc_status load_sentencepiece(hsc_tokenizer *t, const hsc__gguf *gguf, hs
     HSC_TRY(load_tokens(t, gguf, err));
     HSC_TRY(load_scores(t, gguf, &t->bpe.scores, err));
     HSC_TRY(get_id(t, gguf, KEY("unknown_token_id"), 0, &t->bpe.unk, err));
-    HSC_TRY(load_template(t, gguf, (const bool[2]){true, false}, (const hsc_token[2]){1, 2}, err));
+    HSC_TRY(load_template(t, gguf, (const bool[2]){true, false}, (const hsc_token[2]){1, 2}, false, err));
     t->bpe.byte_fallback = true;
     return finish_sentencepiece(t, t->bpe.byte_id, err);
 }
@@ -250,7 +252,7 @@ static hsc_status load_unigram(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_erro
     for (size_t i = 0; i < t->vocab.n; i++)
         HSC_TRY(hsc__unigram_set_score(&t->unigram, (hsc_token)i, (double)scores[i], err));
     HSC_TRY(get_id(t, gguf, KEY("unknown_token_id"), 2, &t->unigram.unk, err));
-    HSC_TRY(load_template(t, gguf, (const bool[2]){false, true}, (const hsc_token[2]){-1, 1}, err));
+    HSC_TRY(load_template(t, gguf, (const bool[2]){false, true}, (const hsc_token[2]){-1, 1}, false, err));
     HSC_TRY(finish_sentencepiece(t, t->unigram.byte_id, err));
     for (int b = 0; b < 256; b++) t->unigram.byte_fallback |= t->unigram.byte_id[b] >= 0;
     return hsc__unigram_finish(&t->unigram, &t->vocab, is_text, err);

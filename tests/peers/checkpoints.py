@@ -273,9 +273,16 @@ def interleave(rows, n_heads):
 
 
 # What llama.cpp calls an architecture, where transformers has another word, and the member of gguf.MODEL_ARCH.
-GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "gpt_neox": "gptneox", "modernbert": "modern-bert"}
+GGUF_ARCH = {"mistral": "llama", "gemma3_text": "gemma3", "gpt_neox": "gptneox", "modernbert": "modern-bert",
+             "roberta": "bert"}
 # What its converter leaves out.
 GGUF_LEFT_OUT = ("cls.", "pooler.", "head.", "decoder.")
+BERTS = ("bert", "roberta")
+
+
+def gguf_offset(config):
+    """Rows of the position table that llama.cpp's converter cuts off: RoBERTa's first position is behind them."""
+    return config["pad_token_id"] + 1 if config["model_type"] == "roberta" else 0
 
 
 def gguf_arch(config):
@@ -286,7 +293,7 @@ def gguf_names(config):
     """A function from a tensor's Hugging Face name to llama.cpp's, which is the gguf package's own."""
     member = gguf.MODEL_ARCH[gguf_arch(config).replace("-", "_").upper()]
     mapping = gguf.get_tensor_name_map(member, config.get("n_layer") or config["num_hidden_layers"])
-    base, bare = FAMILIES[config["model_type"]].base, config["model_type"] in ("bert", "modernbert")
+    base, bare = FAMILIES[config["model_type"]].base, config["model_type"] in (*BERTS, "modernbert")
 
     def name_of(name):
         full = name if is_head(name, config["model_type"]) or bare else base + name
@@ -326,7 +333,7 @@ def gguf_keys(writer, config):
         return
     n_heads, d = config["num_attention_heads"], config["hidden_size"]
     d_head = config.get("head_dim") or d // n_heads
-    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_context_length(config["max_position_embeddings"] - gguf_offset(config))
     writer.add_embedding_length(d)
     writer.add_block_count(config["num_hidden_layers"])
     writer.add_feed_forward_length(config["intermediate_size"])
@@ -335,7 +342,7 @@ def gguf_keys(writer, config):
     if d_head * n_heads != d:
         writer.add_key_length(d_head)
         writer.add_value_length(d_head)
-    if kind != "bert":
+    if kind not in BERTS:
         _gguf_rope_keys(writer, config, d_head)
     family = FAMILIES[kind]
     made = AutoConfig.for_model(**{k: v for k, v in config.items() if k != "architectures"})
@@ -358,6 +365,8 @@ def in_gguf_order(name, array, config):
     kind = config["model_type"]
     if kind == "gpt2":  # Conv1D [in][out] becomes Linear [out][in]
         return array.T if name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")) else array
+    if name == "embeddings.position_embeddings.weight":
+        return array[gguf_offset(config):]
     n_heads = config["num_attention_heads"]
     if kind == "gpt_neox" and ".query_key_value." in name:  # head by head becomes all of q, then k, then v
         return array.reshape(n_heads, 3, -1, *array.shape[1:]).swapaxes(0, 1).reshape(array.shape)
@@ -393,7 +402,7 @@ def write_gguf(path, config, tensors, kind="F32", embedding=None, folder=None):
     if folder:
         add_rope_factors(writer, config, folder)
     for name, value in tensors.items():
-        if name.startswith(GGUF_LEFT_OUT):
+        if name.startswith(GGUF_LEFT_OUT) or (config["model_type"] in BERTS and name.startswith("lm_head.")):
             continue
         embeds = name in ("embed_tokens.weight", "wte.weight")
         qtype = GGUF_TYPES["F32" if _is_float32(name, value) else (embedding or kind) if embeds else kind]
@@ -404,7 +413,7 @@ def write_gguf(path, config, tensors, kind="F32", embedding=None, folder=None):
         writer.add_tensor(name_of(name), data, raw_dtype=qtype)
         # Where each number of `stored` came from tells where its dequantised self goes back to.
         source = in_gguf_order(name, np.arange(array.size).reshape(array.shape), config)
-        back = np.empty(array.size, np.float32)
+        back = np.zeros(array.size, np.float32)
         back[source.reshape(-1)] = gguf.quants.dequantize(data, qtype).reshape(-1)
         held[name] = torch.from_numpy(back.reshape(array.shape) - np.float32(1 if gain else 0))
     writer.write_header_to_file()

@@ -1,8 +1,10 @@
 """Decoders beside GPT-2 and Llama: every site of random checkpoints in Hugging Face folders against transformers, float32
 and eager attention, each switch of a family's configuration flipped in turn."""
 import common
+from safetensors.torch import load_file, save_file
 
 import checkpoints as make
+import reference
 import whole_checkpoint
 from test_generate import greedy
 
@@ -85,6 +87,39 @@ def test_random_checkpoints():
         config = make.configuration(base, **changes)
         tensors = make.tensors_of(config, seed)
         whole_checkpoint.check(report, name, config, tensors, lengths, seed, **how)
+    report.finish()
+
+
+def test_gemma3_with_pictures():
+    """The text part of a whole Gemma 3, as transformers writes such a folder, and by the names of its first release."""
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+    report, seed = common.Report(), 77
+    config = make.configuration(make.GEMMA3)
+    tensors = make.tensors_of(config, seed)
+    ids = make.token_ids(config["vocab_size"], 40, seed)
+    vision = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "image_size": 16, "patch_size": 8, "model_type": "siglip_vision_model"}
+    with common.scratch() as folder:
+        make.calibrate(folder / "work", config, tensors, ids, seed)
+        text = make.write_folder(folder / "text", config, tensors)
+        f32, f64 = reference.both(make.open_with_transformers(text), ids)
+        whole = Gemma3ForConditionalGeneration(Gemma3Config(text_config=config, vision_config=vision, mm_tokens_per_image=4,
+                                                            image_token_index=90, boi_token_index=91, eoi_token_index=92))
+        whole.model.language_model.load_state_dict({name: value.float() for name, value in tensors.items()
+                                                    if not name.startswith("lm_head")})
+        whole.save_pretrained(folder / "whole")
+        stored = load_file(folder / "whole" / "model.safetensors")
+        assert any("vision_tower" in name for name in stored)
+        older = {}
+        for name, value in stored.items():
+            name = name.removeprefix("model.")
+            older[name.replace("language_model.", "language_model.model.", 1) if "language_model.model." not in name
+                  else name] = value
+        (folder / "older").mkdir()
+        (folder / "older" / "config.json").write_text((folder / "whole" / "config.json").read_text())
+        save_file(older, folder / "older" / "model.safetensors", metadata={"format": "pt"})
+        for name in ("whole", "older"):
+            report.run(f"gemma3 {name}", folder / name, folder, f32, f64, ids=ids)
     report.finish()
 
 

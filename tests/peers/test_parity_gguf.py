@@ -57,6 +57,9 @@ OTHER_FILES = [
     ("gguf-neox-serial", make.GPT_NEOX, {"use_parallel_residual": False, "rotary_pct": 1.0}, "F16"),
     ("gguf-bert", make.BERT, BODY, "F32"),
     ("gguf-bert-q8_0", make.BERT, {**BODY, "hidden_size": 64, "intermediate_size": 96}, "Q8_0"),
+    ("gguf-roberta", make.ROBERTA, {"architectures": ["RobertaModel"]}, "F32"),
+    ("gguf-roberta-pad", make.ROBERTA, {"architectures": ["RobertaModel"], "pad_token_id": 4, "type_vocab_size": 1,
+                                        "hidden_size": 64, "intermediate_size": 96}, "Q8_0"),
     ("gguf-modernbert", make.MODERNBERT, {"architectures": ["ModernBertModel"]}, "F32"),
 ]
 LENGTH = 40
@@ -75,6 +78,8 @@ def compare(report, name, base, changes, kind, embedding, seed):
     tensors = make.tensors_of(config, seed)
     report.causal = make.FAMILIES[config["model_type"]].causal
     ids = make.token_ids(config["vocab_size"], LENGTH, seed)
+    if config["model_type"] == "roberta":  # whose padding id would move positions
+        ids = [i + (i == config["pad_token_id"]) for i in ids]
     with common.scratch() as folder:
         make.calibrate(folder / "work", config, tensors, ids, seed)
         file = folder / f"{name}.gguf"
@@ -83,7 +88,7 @@ def compare(report, name, base, changes, kind, embedding, seed):
         if base is make.LLAMA and "biases" not in name and "rope_scaling" not in changes:
             assert_read_alike(file, held)
         twin = make.write_folder(folder / "twin", config, held)
-        options = {"add_pooling_layer": False} if config["model_type"] == "bert" else {}
+        options = {"add_pooling_layer": False} if config["model_type"] in make.BERTS else {}
         f32, f64 = reference.both(make.open_with_transformers(twin, **options), ids)
         make.assert_spread(f32)
         report.run(name, file, folder, f32, f64, ids=ids)
@@ -100,6 +105,23 @@ def test_random_files():
     for seed, (name, base, changes, kind) in enumerate(OTHER_FILES, start=800):
         compare(report, name, base, changes, kind, None, seed)
     report.finish()
+
+
+def test_refused_by_name():
+    """Architectures of llama.cpp that are close to one that is read, and are another."""
+    import gguf
+    with common.scratch() as folder:
+        for arch in ("nomic-bert", "jina-bert-v2", "phi2", "gemma", "mamba"):
+            path = folder / f"{arch}.gguf"
+            writer = gguf.GGUFWriter(path, arch)
+            writer.add_block_count(1)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
+            said = common.headscope("info", path, status=1).stderr.decode()
+            assert f'architecture "{arch}" is not supported' in said and path.name in said, said
+            print(f"{arch:46} refused")
 
 
 if __name__ == "__main__":

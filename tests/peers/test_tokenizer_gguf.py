@@ -89,6 +89,36 @@ def test_names():
     assert wrong == 0
 
 
+def test_roberta():
+    """RoBERTa's, as llama.cpp's converter writes it: BPE with bos and eos, beside the same tokenizer.json."""
+    import tokenizing
+    library, tree = load_library(), tokenizing.gpt2()
+    vocab = tree["model"]["vocab"]
+    names = ["<s>", "<pad>", "</s>", "<unk>"] + sorted(set(vocab) - {"<|endoftext|>"}, key=vocab.get) + ["<mask>"]
+    tree["model"]["vocab"] = {name: i for i, name in enumerate(names)}
+    special = [0, 1, 2, 3, len(names) - 1]
+    tree["added_tokens"] = [tokenizing.added(names[i], i, special=True) for i in special]
+    tree["post_processor"] = {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0], "trim_offsets": True,
+                              "add_prefix_space": False}
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in tree["model"]["merges"]]
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        json_side, theirs = tokenizing.open_both(library, folder, tree)
+        json_side.close()
+        path = pathlib.Path(folder) / "roberta.gguf"
+        write_gguf(path, "gpt2", names, [3 if i in special else 1 for i in range(len(names))], arch="bert",
+                   token_merges=merges, tokenizer_pre="roberta-bpe", bos_token_id=0, eos_token_id=2, unk_token_id=3,
+                   sep_token_id=2, pad_token_id=1, cls_token_id=0, mask_token_id=len(names) - 1, add_bos_token=True,
+                   add_eos_token=True)
+        ours, texts = Ours(library, path), strings("roberta")[:600] + ["a <mask> b", ""]
+        for text, other in zip(texts, texts[1:]):
+            wrong += theirs.encode(text).ids != ours.encode(text, True, True)
+            wrong += theirs.encode(text, other).ids != ours.encode_pair(text, other, True, True)
+        ours.close()
+    print(f"{'roberta-bpe beside tokenizer.json':46} {len(texts):7} texts {wrong:6} wrong")
+    assert wrong == 0
+
+
 def test_unigram():
     """T5's kind, with the compiled map that a SentencePiece model carries, also against SentencePiece itself."""
     import io

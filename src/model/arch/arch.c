@@ -13,7 +13,7 @@ static const hsc__arch table[] = {
     {"qwen3", hsc__qwen3_from_folder, hsc__qwen3_from_gguf},
     {"phi3", hsc__phi3_from_folder, hsc__phi3_from_gguf},
     {"gemma2", hsc__gemma2_from_folder, hsc__gemma2_from_gguf},
-    {"gemma3", NULL, hsc__gemma3_from_gguf},
+    {"gemma3", hsc__gemma3_text_from_folder, hsc__gemma3_from_gguf},
     {"gemma3_text", hsc__gemma3_from_folder, NULL},
     {"gpt_neox", hsc__gptneox_from_folder, NULL},
     {"gptneox", NULL, hsc__gptneox_from_gguf},

@@ -42,6 +42,7 @@ HSC__ARCH_READER(hsc__phi3_from_gguf);
 HSC__ARCH_READER(hsc__gemma2_from_folder);
 HSC__ARCH_READER(hsc__gemma2_from_gguf);
 HSC__ARCH_READER(hsc__gemma3_from_folder);
+HSC__ARCH_READER(hsc__gemma3_text_from_folder);
 HSC__ARCH_READER(hsc__gemma3_from_gguf);
 HSC__ARCH_READER(hsc__gptneox_from_folder);
 HSC__ARCH_READER(hsc__gptneox_from_gguf);

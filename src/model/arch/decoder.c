@@ -186,14 +186,18 @@ void hsc__decoder_share_rope(hsc__desc *desc, const hsc__rope *rope)
 
 hsc_status hsc__decoder_bind(hsc__source *src, hsc__desc *desc, const hsc__decoder *d, hsc_error *err)
 {
-    static const char *const prefixes[] = {"model.", "", NULL};
+    /* The longer ones stand before the text part of a model that sees pictures, new files and old. */
+    static const char *const prefixes[] = {"model.", "model.language_model.", "language_model.model.", "", NULL};
     hsc_config *c = &desc->config;
     hsc__rope rope;
+    char embed[64];
     binder whole = {src, d, 0};
     HSC_TRY(hsc__desc_layers(src, desc, err));
     hsc__source_prefix(src, prefixes, "layers.0.input_layernorm.weight");
-    const char *embed = *src->prefix ? "model.embed_tokens.weight" : "embed_tokens.weight";
-    HSC_TRY(hsc__bind_unembed(src, desc, desc->config.d_model, embed, "lm_head.weight", d->tie, err));
+    bool inner = strcmp(src->prefix, "language_model.model.") == 0;
+    const char *head = inner ? "language_model.lm_head.weight" : "lm_head.weight";
+    snprintf(embed, sizeof embed, "%sembed_tokens.weight", src->prefix);
+    HSC_TRY(hsc__bind_unembed(src, desc, desc->config.d_model, embed, head, d->tie, err));
     HSC_TRY(norm(&whole, &desc->ln_final, c->d_model, "norm", err));
     HSC_TRY(bind_layers(src, desc, d, &folder_names, err));
     hsc__source_ignore(src, ".rotary_emb.inv_freq"); /* a buffer of older checkpoints */

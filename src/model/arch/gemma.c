@@ -115,6 +115,19 @@ hsc_status hsc__gemma3_from_folder(hsc__source *src, hsc__desc *desc, hsc_error 
     return HSC_OK;
 }
 
+/* Gemma 3 that sees pictures: its text part, as Gemma3ForCausalLM takes it from the same folder. */
+hsc_status hsc__gemma3_text_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err)
+{
+    const json_t *whole = src->config, *text = json_object_get(whole, "text_config");
+    HSC_FAIL_IF(!json_is_object(text), HSC_EFORMAT, "%s: field \"text_config\" must be an object", src->config_path);
+    src->config = text;
+    hsc_status status = hsc__gemma3_from_folder(src, desc, err);
+    src->config = whole;
+    hsc__source_ignore_part(src, "vision_tower.");
+    hsc__source_ignore_part(src, "multi_modal_projector.");
+    return status;
+}
+
 /* The scale of the scores is not written; the largest model of each family has one of its own. */
 static hsc_status gguf_bind(hsc__source *src, hsc__desc *desc, const hsc__decoder *d, int largest, hsc_error *err)
 {
