@@ -179,6 +179,42 @@ HSC_API const char *hsc_compose_name(hsc_compose kind);
 HSC_API HSC_MUST_CHECK hsc_status hsc_composition(const hsc_model *model, hsc_compose kind, int n_threads, float *out,
                                                   hsc_error *err);
 
+/* ------------------------------------------------------------------------------------ attention through layers ---- */
+
+typedef struct hsc_mix_options {
+    int n_threads;
+    hsc_compute compute;
+} hsc_mix_options;
+
+/* The mean of all heads' patterns: out [n_layers][n_tokens][n_tokens]. Memory besides: patterns of one layer. As
+ * hsc_forward. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_mean_patterns(const hsc_model *model, const hsc_token *ids, int n_tokens,
+                                                    const hsc_mix_options *options, float *out, hsc_error *err);
+
+/*
+ * Attention rollout (Abnar and Zuidema 2020): a layer passes on half of a token's own row and half of what its heads
+ * see on average, A' = (mean + I) / 2, and the layers are multiplied from the bottom, R_l = A'_l R_{l-1}. means and
+ * out: [n_layers][n][n]; out[l][q][k]: the share of input token k in token q after layer l. out may be means.
+ */
+HSC_API HSC_MUST_CHECK hsc_status hsc_rollout(const float *means, int n_layers, int n, float *out, hsc_error *err);
+
+/*
+ * Attention flow (same paper): the most that can flow from token `query` above the last layer down to one input token,
+ * through edges of capacity A'; each input by itself, so the shares need not sum to 1. means [n_layers][n][n]; out [n].
+ * HSC_EINVAL: no such query, or n is above HSC_FLOW_TOKENS: work grows with the fifth power. HSC_ENOMEM.
+ */
+enum { HSC_FLOW_TOKENS = 128 };
+HSC_API HSC_MUST_CHECK hsc_status hsc_flow(const float *means, int n_layers, int n, int query, int n_threads,
+                                           double *out, hsc_error *err);
+
+/* How large what a head can move from each token is (Kobayashi et al. 2020): out [n_layers][n_heads][n_tokens], the
+ * Euclidean norm of v_k W_O, or of v_k alone. The values' bias counts. A pattern's weight times this is the size of
+ * what is moved. As hsc_forward. */
+typedef enum { HSC_NORM_OUTPUT, HSC_NORM_VALUE } hsc_norm_of;
+HSC_API HSC_MUST_CHECK hsc_status hsc_value_norms(const hsc_model *model, const hsc_token *ids, int n_tokens,
+                                                  hsc_norm_of of, const hsc_mix_options *options, float *out,
+                                                  hsc_error *err);
+
 #ifdef __cplusplus
 }
 #endif

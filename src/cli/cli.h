@@ -34,10 +34,12 @@ int hsc__cli_generate(int argc, char **argv);
 int hsc__cli_look(int argc, char **argv);
 int hsc__cli_patch(int argc, char **argv);
 int hsc__cli_pull(int argc, char **argv);
+int hsc__cli_rollout(int argc, char **argv);
 int hsc__cli_run(int argc, char **argv);
 int hsc__cli_scan(int argc, char **argv);
 int hsc__cli_score(int argc, char **argv);
 int hsc__cli_tokenize(int argc, char **argv);
+int hsc__cli_values(int argc, char **argv);
 
 /* --------------------------------------------------------------------------------------------------- options ---- */
 

@@ -21,6 +21,8 @@ static const entry commands[] = {
     {"attribute", hsc__cli_attribute, "what a logit is made of: heads, MLPs, embedding, biases", "Explain"},
     {"circuit", hsc__cli_circuit, "what a head reads and writes of single words; which heads copy", "Explain"},
     {"compose", hsc__cli_compose, "how much of what one head writes a later head can read", "Explain"},
+    {"rollout", hsc__cli_rollout, "what a token is made of after all layers: rollout and flow", "Explain"},
+    {"values", hsc__cli_values, "attention by the size of what it moves", "Explain"},
     {"ablate", hsc__cli_ablate, "switch off heads, layers or neurons, and measure what it does", "Intervene"},
     {"patch", hsc__cli_patch, "put one run's activations into another, place by place", "Intervene"},
     {"generate", hsc__cli_generate, "write on from a prompt, and see where heads look as it writes", "Do"},

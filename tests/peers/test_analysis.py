@@ -139,5 +139,33 @@ def test_composition():
             compare(f"{name}: composition, {kind}", rows[later], want.reshape(rows.shape).double().numpy()[later])
 
 
+def test_attention_through_layers():
+    """Rollout from TransformerLens's patterns; flow by networkx's maximum flow; sizes from its values and W_O."""
+    import networkx
+    for name, path, model, ids in each(23):
+        cache = clean(model, ids)[1]
+        n, mixed, rolled = len(ids), [], torch.eye(len(ids)).double()
+        for i in range(model.cfg.n_layers):
+            mean = cache[f"blocks.{i}.attn.hook_pattern"][0].double().mean(0)
+            mixed.append((mean + torch.eye(n)) / 2)
+            rolled = mixed[-1] @ rolled
+        got = ask("rollout", *given(path, ids))
+        compare(f"{name}: rollout", got["rollout"], rolled)
+        graph = networkx.DiGraph()
+        for i, matrix in enumerate(mixed):
+            for q in range(n):
+                for k in range(q + 1):
+                    graph.add_edge((i + 1, q), (i, k), capacity=float(matrix[q, k]))
+        want = [networkx.maximum_flow_value(graph, (model.cfg.n_layers, n - 1), (0, k)) for k in range(n)]
+        compare(f"{name}: flow", got["flow"], want)
+        sizes = []
+        for i in range(model.cfg.n_layers):
+            v = cache[f"blocks.{i}.attn.hook_v"][0]
+            v = v.repeat_interleave(model.cfg.n_heads // v.shape[1], 1)
+            sizes.append(torch.einsum("khd,hdm->hkm", v, model.W_O[i]).norm(dim=-1).detach())
+        heads = ask("values", *given(path, ids))["heads"]
+        compare(f"{name}: sizes of what is moved", [h["sizes"] for h in heads], torch.cat(sizes))
+
+
 if __name__ == "__main__":
     common.main(globals())

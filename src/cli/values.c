@@ -1,0 +1,265 @@
+/* headscope values: attention weighted by the size of what it moves, beside the weights themselves. */
+#include "cli/reading.h"
+#include "headscope/analysis.h"
+
+#include <string.h>
+
+typedef struct values {
+    hsc__reading_options r;
+    hsc__layers layers;
+    hsc__head head;
+    int norm; /* hsc_norm_of */
+} values;
+
+#define OPTION(name, letter, kind, value, field, low, high, help)                                                      \
+    {                                                                                                                  \
+        name, letter, kind, value, offsetof(values, field), low, high, help                                            \
+    }
+
+static const hsc__option options[] = {
+    HSC__OPTION_MODEL(values, r.model),
+    HSC__OPTION_HEADING("What is asked"),
+    HSC__READING_WHERE(values, r),
+    OPTION("layer", 'l', HSC__OPT_LAYERS, "LAYERS", layers, 0, 0, "Heads of these layers. Default: all."),
+    OPTION("head", 0, HSC__OPT_HEAD, "L4H3", head, 0, 0, "This head alone, with the map of all its queries."),
+    OPTION("norm", 0, HSC__OPT_CHOICE, "out|v", norm, 0, 0,
+           "The size of what is moved: of v W_O as the stream gets it (default), or of the value v alone."),
+    HSC__OPTION_HEADING("What is shown"),
+    OPTION("top", 'k', HSC__OPT_INT, "K", r.top, 1, 1000, "Tokens of each head. Default: 1, and 10 with --head."),
+    OPTION("plot", 0, HSC__OPT_TEXT, "FILE", r.plot, 0, 0, "The map of --head as .png, .svg or .pdf."),
+    HSC__OPTION_HEADING("The pass"),
+    HSC__READING_PASS(values, r),
+};
+
+static const hsc__command command = {
+    .name = "values",
+    .usage = "-m MODEL TEXT [--layer LAYERS | --head L4H3]",
+    .about =
+        "A head may look hard at a token and move nothing: its value is small. Here each weight is multiplied by the "
+        "size of what it moves, |v W_O| (Kobayashi et al. 2020). The share is of all that the head moves to the "
+        "token.\n"
+        "The first token of a text often gets the most weight and the smallest values: a resting place.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .examples = "headscope values -m gpt2 --token \" it\" --layer L4-L6 \\\n"
+                "    \"The animal didn't cross the street because it was too tired\"\n"
+                "headscope values -m gpt2 \"...\" --head L4H3 --plot moved.png",
+    .min_args = 0,
+    .max_args = 1,
+};
+
+typedef struct job {
+    const values *v;
+    hsc__reading r;
+    float *sizes;   /* [n_layers][n_heads][n] */
+    float *rows;    /* [n_layers][n_heads][n]: weights of the query */
+    float *pattern; /* --head: [n][n], NULL else */
+    int n_layers, n_heads;
+} job;
+
+static size_t place(const job *j, int layer, int head)
+{
+    return ((size_t)layer * (size_t)j->n_heads + (size_t)head) * (size_t)j->r.n_tokens;
+}
+
+static bool shown(const job *j, int layer, int head)
+{
+    const hsc__head *one = &j->v->head;
+    if (one->given) return layer == one->layer && head == one->head;
+    return hsc__layers_have(&j->v->layers, layer);
+}
+
+static int keep_rows(void *user, const hsc_block *b)
+{
+    job *j = user;
+    for (int i = 0; i < b->n_rows; i++) {
+        const float *row = b->data + (size_t)i * b->stride;
+        size_t n = (size_t)b->row_size * sizeof *row;
+        if (b->first_row + i == j->r.pos) memcpy(j->rows + place(j, b->layer, b->head), row, n);
+        if (j->pattern && shown(j, b->layer, b->head))
+            memcpy(j->pattern + (size_t)(b->first_row + i) * (size_t)j->r.n_tokens, row, n);
+    }
+    return 0;
+}
+
+static hsc_status run_patterns(job *j, hsc_error *err)
+{
+    hsc_session *session = NULL;
+    hsc_session_options o = {
+        .n_threads = j->v->r.threads, .max_tokens = j->r.n_tokens, .compute = (hsc_compute)j->v->r.compute};
+    hsc_observer observer = {HSC_PATTERN, -1, keep_rows, j};
+    hsc_batch batch = {.ids = j->r.tokens.encoding.ids, .n_tokens = j->r.n_tokens, .logits = HSC_LOGITS_NONE};
+    hsc_status status = hsc_session_new(&session, j->r.opened.model, &o, err);
+    if (status == HSC_OK) status = hsc_session_observe(session, &observer, err);
+    if (status == HSC_OK) status = hsc_forward(session, &batch, err);
+    hsc_session_free(session);
+    return status;
+}
+
+static hsc_status run(job *j, const char *text, hsc_error *err)
+{
+    const hsc_config *c = j->r.opened.config;
+    const hsc__head *one = &j->v->head;
+    HSC_TRY(hsc__reading_text(&j->r, text, err));
+    HSC_TRY(hsc__layers_check(&j->v->layers, c->n_layers, err));
+    HSC_FAIL_IF(one->given && (one->layer >= c->n_layers || one->head >= c->n_heads), HSC_EINVAL,
+                "--head: there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d", one->layer,
+                one->head, c->n_layers - 1, c->n_heads - 1);
+    j->n_layers = c->n_layers;
+    j->n_heads = c->n_heads;
+    size_t n = (size_t)j->r.n_tokens, all = place(j, c->n_layers, 0);
+    hsc_mix_options o = {.n_threads = j->v->r.threads, .compute = (hsc_compute)j->v->r.compute};
+    j->sizes = hsc__calloc(all, sizeof *j->sizes);
+    j->rows = hsc__calloc(all, sizeof *j->rows);
+    if (one->given) j->pattern = hsc__calloc(n * n, sizeof *j->pattern);
+    if (!j->sizes || !j->rows || (one->given && !j->pattern))
+        return hsc__fail_memory(err, (all + n * n) * sizeof *j->rows, "patterns");
+    HSC_TRY(hsc_value_norms(j->r.opened.model, j->r.tokens.encoding.ids, (int)n, (hsc_norm_of)j->v->norm, &o, j->sizes,
+                            err));
+    return run_patterns(j, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------- output ----
+ */
+
+static hsc_status show_map(const job *j, const char *path, hsc__string *out, hsc_error *err)
+{
+    size_t n = (size_t)j->r.n_tokens;
+    const float *sizes = j->sizes + place(j, j->v->head.layer, j->v->head.head);
+    hsc__string title = {0};
+    double *cells = hsc__calloc(n * n, sizeof *cells);
+    if (!cells) return hsc__fail_memory(err, n * n * sizeof *cells, "a map");
+    for (size_t i = 0; i < n * n; i++) cells[i] = (double)j->pattern[i] * (double)sizes[i % n];
+    hsc__string_printf(&title, "%s: ", j->r.opened.name);
+    hsc__add_head_name(&title, j->v->head.layer, j->v->head.head);
+    hsc__effect_map map = {.title = title.data,
+                           .x_title = "moves from",
+                           .y_title = "token",
+                           .value_title = j->v->norm ? "weight x |v|" : "weight x |v W_O|",
+                           .n_rows = (int)n,
+                           .n_cols = (int)n,
+                           .values = cells,
+                           .row_labels = j->r.tokens.texts,
+                           .col_labels = j->r.tokens.texts};
+    hsc_status status =
+        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
+    hsc__string_free(&title);
+    hsc__free(cells);
+    return status;
+}
+
+static double moved(const job *j, size_t at, int key)
+{
+    return (double)j->rows[at + (size_t)key] * (double)j->sizes[at + (size_t)key];
+}
+
+static void add_token(const job *j, hsc__string *out, int pos)
+{
+    hsc__text_repr(out, j->r.tokens.texts[pos].bytes, j->r.tokens.texts[pos].n);
+    hsc__string_printf(out, " at %d", pos);
+}
+
+/* One line: what it moves most, and what it looks at most. */
+static void add_head(const job *j, hsc__string *out, int layer, int head)
+{
+    size_t at = place(j, layer, head);
+    int n = j->r.n_tokens, top = j->v->r.top ? j->v->r.top : j->v->head.given ? 10 : 1, most = 0, last = -1;
+    double sum = 0;
+    for (int k = 0; k < n; k++) {
+        sum += moved(j, at, k);
+        if (j->rows[at + (size_t)k] > j->rows[at + (size_t)most]) most = k;
+    }
+    hsc__add_head_name(out, layer, head);
+    hsc__string_printf(out, ": looks most at ");
+    add_token(j, out, most);
+    hsc__string_printf(out, " (%.2f)", (double)j->rows[at + (size_t)most]);
+    for (int row = 0; row < top; row++) {
+        int best = -1;
+        for (int k = 0; k < n; k++) {
+            bool after =
+                last < 0 || moved(j, at, k) < moved(j, at, last) || (moved(j, at, k) == moved(j, at, last) && k > last);
+            if (after && moved(j, at, k) > 0 && (best < 0 || moved(j, at, k) > moved(j, at, best))) best = k;
+        }
+        if (best < 0) break;
+        hsc__string_text(out, top > 1 ? "\n    " : row ? ", " : "; moves most of ");
+        add_token(j, out, best);
+        hsc__string_printf(out, " (%.2f of it: weight %.2f x size %.2f)", moved(j, at, best) / sum,
+                           (double)j->rows[at + (size_t)best], (double)j->sizes[at + (size_t)best]);
+        last = best;
+    }
+    hsc__string_text(out, "\n");
+}
+
+static int print_text(const job *j)
+{
+    hsc__string out = {0};
+    hsc_error err = {0};
+    hsc_status status = HSC_OK;
+    hsc__string_printf(&out, "%s: weight times %s, compute %s, at position %d ", j->r.opened.name,
+                       j->v->norm ? "|v|" : "|v W_O|", hsc_compute_name((hsc_compute)j->v->r.compute), j->r.pos);
+    hsc__text_repr(&out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
+    hsc__string_text(&out, "\n");
+    for (int layer = 0; layer < j->n_layers; layer++) {
+        for (int head = 0; head < j->n_heads; head++) {
+            if (shown(j, layer, head)) add_head(j, &out, layer, head);
+        }
+    }
+    if (j->v->head.given) {
+        hsc__string_text(&out, "\n");
+        status = show_map(j, NULL, &out, &err);
+    }
+    if (status == HSC_OK && j->v->r.plot) status = show_map(j, j->v->r.plot, NULL, &err);
+    return hsc__answer(status, &out, &err);
+}
+
+static json_t *json_floats(const float *x, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++) json_array_append_new(list, hsc__json_number((double)x[i]));
+    return list;
+}
+
+static int print_json(const job *j)
+{
+    hsc_error err = {0};
+    json_t *heads = json_array();
+    for (int layer = 0; layer < j->n_layers; layer++) {
+        for (int head = 0; head < j->n_heads; head++) {
+            size_t at = place(j, layer, head);
+            if (!shown(j, layer, head)) continue;
+            json_array_append_new(heads, json_pack("{s:i,s:i,s:o,s:o}", "layer", layer, "head", head, "weights",
+                                                   json_floats(j->rows + at, j->r.n_tokens), "sizes",
+                                                   json_floats(j->sizes + at, j->r.n_tokens)));
+        }
+    }
+    json_t *root = json_pack("{s:o,s:s,s:s,s:o,s:i,s:o}", "model", hsc__json_model(&j->r.opened), "compute",
+                             hsc_compute_name((hsc_compute)j->v->r.compute), "norm", j->v->norm ? "v" : "out", "tokens",
+                             hsc__json_tokens(&j->r.tokens), "pos", j->r.pos, "heads", heads);
+    hsc_status status = j->v->r.plot ? show_map(j, j->v->r.plot, NULL, &err) : HSC_OK;
+    return hsc__answer_json(status, root, &err);
+}
+
+int hsc__cli_values(int argc, char **argv)
+{
+    values v = {.r = {.pos = -1}};
+    job j = {.v = &v, .r = {.options = &v.r}};
+    hsc__args args;
+    hsc_error err = {0};
+    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
+    if (result == HSC__CLI_GO_ON) result = hsc__reading_check(&command, &v.r, &args);
+    if (result == HSC__CLI_GO_ON && v.head.given && v.layers.n)
+        result = hsc__cli_misuse(&command, "--layer and --head: one of the two");
+    if (result == HSC__CLI_GO_ON && v.r.plot && !v.head.given)
+        result = hsc__cli_misuse(&command, "--plot draws one head: --head L4H3");
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.r.model, 0, true, &j.r.opened);
+    if (result == HSC__CLI_GO_ON) {
+        hsc_status status = run(&j, args.n ? args.list[0] : NULL, &err);
+        if (status != HSC_OK) result = hsc__reading_fail(&j.r, &err);
+        else result = v.r.json ? print_json(&j) : print_text(&j);
+    }
+    hsc__free(j.sizes);
+    hsc__free(j.rows);
+    hsc__free(j.pattern);
+    hsc__reading_free(&j.r);
+    return result;
+}
