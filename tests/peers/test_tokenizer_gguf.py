@@ -108,7 +108,7 @@ def test_roberta():
         path = pathlib.Path(folder) / "roberta.gguf"
         write_gguf(path, "gpt2", names, [3 if i in special else 1 for i in range(len(names))], arch="bert",
                    token_merges=merges, tokenizer_pre="roberta-bpe", bos_token_id=0, eos_token_id=2, unk_token_id=3,
-                   sep_token_id=2, pad_token_id=1, cls_token_id=0, mask_token_id=len(names) - 1, add_bos_token=True,
+                   sep_token_id=2, pad_token_id=1, mask_token_id=len(names) - 1, add_bos_token=True,
                    add_eos_token=True)
         ours, texts = Ours(library, path), strings("roberta")[:600] + ["a <mask> b", ""]
         for text, other in zip(texts, texts[1:]):
