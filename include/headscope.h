@@ -300,6 +300,9 @@ HSC_API const hsc_config *hsc_model_encoder(const hsc_model *model);
 /* The model's tokenizer, made on first use (threads may call this at once), or NULL when it has none (such a model runs
  * on ids); `err` then says why. Borrowed; lives as long as the model. */
 HSC_API const hsc_tokenizer *hsc_model_tokenizer(const hsc_model *model, hsc_error *err);
+/* The tokenizer of what the decoder reads and writes: that of the target language where an encoder-decoder has one of
+ * its own (Marian), else the model's. As hsc_model_tokenizer besides. */
+HSC_API const hsc_tokenizer *hsc_model_target_tokenizer(const hsc_model *model, hsc_error *err);
 
 /* Tensors in the order of the file(s). Index out of range: HSC_EINVAL. */
 HSC_API size_t hsc_model_n_tensors(const hsc_model *model);

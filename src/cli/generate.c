@@ -68,6 +68,9 @@ static const hsc__command command = {
         "Writes on from a prompt, token by token, and prints the text as it comes. The likeliest token is taken each "
         "time unless a temperature or a filter asks for draws. The steps run in this order: repetition, presence and "
         "frequency, then temperature, top-k, top-p, min-p, typical; each sees what the one before left.\n"
+        "An encoder-decoder (T5, BART, Marian) reads the text and writes another, such as its translation; --watch "
+        "then "
+        "shows where in the text that it read the heads of cross-attention look.\n"
         "It ends where the model ends the text, at a stop text, after --max-tokens, or when the context is full, which "
         "is told. Ctrl-C ends it with what was written.",
     .options = options,
@@ -81,6 +84,7 @@ static const hsc__command command = {
                 "headscope generate -m gpt2 \"Q: 2+2? A:\" --stop \"Q:\" --beams 4 --json\n"
                 "    the best of four beams, as data",
     .max_args = 1,
+    .encoder_decoders = true,
 };
 
 /* --------------------------------------------------------------------------------------------------- arguments ---- */
@@ -160,18 +164,39 @@ static int check(const hsc__generate_options *o, int n_texts)
 
 /* ------------------------------------------------------------------------------------------------------- input ---- */
 
-static hsc_status read_prompt(hsc__generate *g, const char *argument, hsc_error *err)
+/* What was given, as tokens. */
+static hsc_status read_given(hsc__generate *g, const char *argument, hsc__tokens *out, hsc_error *err)
 {
     const hsc__generate_options *o = g->o;
     const hsc_tokenizer *tokenizer = NULL;
-    if (o->ids.ids) {
-        HSC_TRY(hsc__tokens_from_ids(&g->prompt, hsc_model_tokenizer(g->opened.model, NULL), &o->ids, err));
-    } else {
-        HSC_TRY(hsc__cli_tokenizer(&g->opened, &tokenizer, err));
-        HSC_TRY(hsc__cli_read_text(argument, o->file, &g->text, err));
-        HSC_TRY(hsc__tokens_encode(&g->prompt, tokenizer, g->text.data ? g->text.data : "", g->text.n,
-                                   hsc__encode_flags(o->no_special, o->parse_special), err));
-    }
+    if (o->ids.ids) return hsc__tokens_from_ids(out, hsc_model_tokenizer(g->opened.model, NULL), &o->ids, err);
+    HSC_TRY(hsc__cli_tokenizer(&g->opened, &tokenizer, err));
+    HSC_TRY(hsc__cli_read_text(argument, o->file, &g->text, err));
+    return hsc__tokens_encode(out, tokenizer, g->text.data ? g->text.data : "", g->text.n,
+                              hsc__encode_flags(o->no_special, o->parse_special), err);
+}
+
+/* An encoder-decoder reads what was given and writes a text that begins as its files say. */
+static hsc_status read_source(hsc__generate *g, const char *argument, hsc_error *err)
+{
+    const hsc__generate_options *o = g->o;
+    HSC_FAIL_IF(o->echo, HSC_EINVAL, "--echo: %s writes a text of its own and not on from a prompt", g->opened.name);
+    HSC_TRY(read_given(g, argument, &g->source, err));
+    HSC_FAIL_IF(g->source.encoding.n == 0, HSC_EINVAL, "the text is empty and %s adds no token of its own",
+                g->opened.name);
+    HSC_TRY(hsc__source_fits(&g->opened, g->source.encoding.n, err));
+    HSC_TRY(hsc_model_target(g->opened.model, &g->target, err));
+    g->n_forced = g->target.n_start - 1;
+    HSC_FAIL_IF(o->max_tokens && o->max_tokens <= g->n_forced, HSC_EINVAL,
+                "--max-tokens %d: %s begins with %d of its own", o->max_tokens, g->opened.name, g->n_forced);
+    hsc__ids start = {g->target.start, (size_t)g->target.n_start};
+    return hsc__tokens_from_ids(&g->prompt, hsc_model_target_tokenizer(g->opened.model, NULL), &start, err);
+}
+
+static hsc_status read_prompt(hsc__generate *g, const char *argument, hsc_error *err)
+{
+    g->reads_source = hsc_model_encoder(g->opened.model) != NULL;
+    HSC_TRY(g->reads_source ? read_source(g, argument, err) : read_given(g, argument, &g->prompt, err));
     size_t n = g->prompt.encoding.n;
     int n_ctx = g->opened.config->n_ctx;
     HSC_FAIL_IF(n == 0, HSC_EINVAL,
@@ -212,7 +237,11 @@ static hsc_status make_session(hsc__generate *g, hsc_error *err)
     hsc_session_options s =
         hsc__pass_session(&o->pass, o->threads, o->max_tokens && most < n_ctx ? (int)most : (int)n_ctx);
     s.max_seqs = o->n_beams ? 2 * o->n_beams : o->n_samples;
-    return hsc_session_new(&g->session, g->opened.model, &s, err);
+    if (!g->reads_source) return hsc_session_new(&g->session, g->opened.model, &s, err);
+    s.max_source = (int)g->source.encoding.n;
+    HSC_TRY(hsc_session_new(&g->session, g->opened.model, &s, err));
+    hsc_batch source = {.ids = g->source.encoding.ids, .n_tokens = s.max_source};
+    return hsc_session_read_source(g->session, &source, err);
 }
 
 static hsc_status prepare(hsc__generate *g, const char *argument, hsc_error *err)
@@ -226,7 +255,7 @@ static hsc_status prepare(hsc__generate *g, const char *argument, hsc_error *err
     hsc_record records[HSC__MAX_HEADS];
     hsc_generate_options how = {.sampling = hsc__cli_sampling(&o->sampling, 0),
                                 .seed = (uint64_t)o->sampling.seed,
-                                .max_tokens = o->max_tokens,
+                                .max_tokens = o->max_tokens ? o->max_tokens - g->n_forced : 0,
                                 .n_samples = o->n_samples,
                                 .end_tokens = g->ends,
                                 .n_end_tokens = g->n_ends,
@@ -236,7 +265,10 @@ static hsc_status prepare(hsc__generate *g, const char *argument, hsc_error *err
                                 .slide = o->slide,
                                 .keep = 1,
                                 .records = records,
-                                .n_records = hsc__watch_records(&o->watch, records)};
+                                .n_records = hsc__watch_records(g, records),
+                                .barred = g->target.barred,
+                                .n_barred = g->target.n_barred,
+                                .last = g->reads_source && g->target.last >= 0 ? &g->target.last : NULL};
     return hsc_generator_new(&g->generator, g->session, g->prompt.encoding.ids, g->n_prompt, &how, err);
 }
 
@@ -249,6 +281,8 @@ json_t *hsc__json_generate(const hsc__generate *g)
     json_object_set_new(root, "model", hsc__json_model(&g->opened));
     hsc__json_set_pass(root, &g->o->pass, g->opened.model);
     json_object_set_new(prompt, "tokens", hsc__json_tokens(&g->prompt));
+    if (g->reads_source)
+        json_object_set_new(root, "source", json_pack("{s:o}", "tokens", hsc__json_tokens(&g->source)));
     json_object_set_new(root, "prompt", prompt);
     json_object_set_new(root, "sampling", hsc__json_sampling(&s, g->o->sampling.seed));
     return root;
@@ -293,7 +327,7 @@ void hsc__generate_echo(const hsc__generate *g)
 /* Without a tokenizer a token is shown as its id. */
 static void write_fresh(const hsc__generate *g, const hsc_sample *s)
 {
-    if (hsc_model_tokenizer(g->opened.model, NULL)) hsc__cli_write(s->fresh, s->n_fresh);
+    if (hsc_model_target_tokenizer(g->opened.model, NULL)) hsc__cli_write(s->fresh, s->n_fresh);
     else if (s->n_new) printf("%s%d", s->n > 1 ? " " : "", (int)s->ids[s->n - 1]);
     fflush(stdout);
 }
@@ -301,7 +335,7 @@ static void write_fresh(const hsc__generate *g, const hsc_sample *s)
 static void write_whole(const hsc__generate *g, const hsc_sample *s)
 {
     hsc__generate_echo(g);
-    if (hsc_model_tokenizer(g->opened.model, NULL)) hsc__cli_write(s->text, s->n_text);
+    if (hsc_model_target_tokenizer(g->opened.model, NULL)) hsc__cli_write(s->text, s->n_text);
     else
         for (int i = 0; i < s->n; i++) printf("%s%d", i ? " " : "", (int)s->ids[i]);
     hsc__cli_write("\n", 1);
@@ -412,6 +446,7 @@ int hsc__cli_generate(int argc, char **argv)
     hsc_generator_free(g.generator);
     hsc_session_free(g.session);
     hsc__tokens_free(&g.prompt);
+    hsc__tokens_free(&g.source);
     hsc__string_free(&g.text);
     hsc__cli_close(&g.opened);
     hsc__free(o.ids.ids);

@@ -2,9 +2,7 @@
 #ifndef HSC_CLI_GENERATE_H
 #define HSC_CLI_GENERATE_H
 
-#include "cli/shared.h"
-
-#include "headscope/tasks.h"
+#include "cli/target.h"
 
 /* How the next token is chosen, as options; hsc__cli_sampling makes hsc_sampling of them. */
 typedef struct hsc__sampling_options {
@@ -106,6 +104,10 @@ typedef struct hsc__generate {
     hsc__string text; /* of the prompt, unless it came as ids */
     hsc__tokens prompt;
     int n_prompt;
+    bool reads_source;  /* an encoder-decoder: what was given is its source, and the prompt how its texts begin */
+    hsc__tokens source; /* of an encoder-decoder */
+    hsc_target target;
+    int n_forced; /* tokens at the end of the prompt that count as written */
     hsc_token ends[HSC__GENERATE_MAX_ENDS];
     int n_ends;
     hsc_session *session;
@@ -116,7 +118,7 @@ typedef struct hsc__generate {
 } hsc__generate;
 
 /* Adds a record for each layer with a watched head to list [HSC__MAX_HEADS]; returns how many. */
-int hsc__watch_records(const hsc__heads *heads, hsc_record *list);
+int hsc__watch_records(const hsc__generate *g, hsc_record *list);
 /* The lines, or the JSON object, of the token that the last step wrote. */
 hsc_status hsc__watch_show(hsc__generate *g, hsc_error *err);
 /* A heading over the lines. */

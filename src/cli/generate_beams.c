@@ -13,7 +13,7 @@ static int tell(void *user, int n_steps)
 /* The text of ids without special tokens, unless they are to be shown, and without the end. */
 static void beam_text(const hsc__generate *g, const hsc_beam *beam, hsc__string *out)
 {
-    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(g->opened.model, NULL);
+    const hsc_tokenizer *tokenizer = hsc_model_target_tokenizer(g->opened.model, NULL);
     hsc_stream stream = {0};
     size_t bound = tokenizer ? hsc_stream_bound(tokenizer) : 0;
     char *room = hsc__malloc(bound + 8);
@@ -86,7 +86,11 @@ int hsc__generate_beams(hsc__generate *g)
                             .end_tokens = g->ends,
                             .n_end_tokens = g->n_ends,
                             .tell = tell,
-                            .user = g};
+                            .user = g,
+                            .barred = g->target.barred,
+                            .n_barred = g->target.n_barred,
+                            .last = g->reads_source && g->target.last >= 0 ? &g->target.last : NULL,
+                            .n_written = g->n_forced};
     hsc__cli_hold_interrupt(true);
     hsc_status status = hsc_beam_search(g->session, g->prompt.encoding.ids, g->n_prompt, &how, beams, &n, &err);
     bool interrupted = hsc__cli_interrupted();

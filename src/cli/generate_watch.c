@@ -10,14 +10,21 @@
 
 enum { REPR_WIDTH = 14 };
 
-int hsc__watch_records(const hsc__heads *heads, hsc_record *list)
+/* Of an encoder-decoder, what it sees of the source. */
+static hsc_site watched_site(const hsc__generate *g)
 {
+    return g->reads_source ? HSC_CROSS_PATTERN : HSC_PATTERN;
+}
+
+int hsc__watch_records(const hsc__generate *g, hsc_record *list)
+{
+    const hsc__heads *heads = &g->o->watch;
     int n = 0;
     for (int i = 0; i < heads->n; i++) {
         bool known = false;
         for (int k = 0; k < n; k++) known = known || list[k].layer == heads->list[i].layer;
         if (!known)
-            list[n++] = (hsc_record){.site = HSC_PATTERN, .layer = heads->list[i].layer, .head = -1, .query = -1};
+            list[n++] = (hsc_record){.site = watched_site(g), .layer = heads->list[i].layer, .head = -1, .query = -1};
     }
     return n;
 }
@@ -36,13 +43,25 @@ static hsc_token id_at(const hsc__generate *g, const hsc_sample *s, int pos)
 
 static hsc__label text_of(const hsc__generate *g, hsc_token id, char digits[16])
 {
-    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(g->opened.model, NULL);
+    const hsc_tokenizer *tokenizer = hsc_model_target_tokenizer(g->opened.model, NULL);
     hsc__label label = {0};
     label.bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &label.n) : NULL;
     if (label.bytes) return label;
     label.n = (size_t)snprintf(digits, 16, "%d", (int)id);
     label.bytes = digits;
     return label;
+}
+
+/* The position in the text that a watched row's key is of, and its text. */
+static int key_position(const hsc__generate *g, int key)
+{
+    return g->reads_source ? key : hsc_generator_position(g->generator, key);
+}
+
+static hsc__label key_text(const hsc__generate *g, const hsc_sample *s, int key, char digits[16])
+{
+    if (g->reads_source) return g->source.texts[key];
+    return text_of(g, id_at(g, s, key_position(g, key)), digits);
 }
 
 /* A watched head's row: the heaviest keys, and the weight on the first token. */
@@ -57,7 +76,7 @@ static hsc_status read_row(const hsc__generate *g, int index, const hsc_sample *
     hsc_view view;
     out->layer = g->o->watch.list[index].layer;
     out->head = g->o->watch.list[index].head;
-    HSC_TRY(hsc_session_activation(g->session, HSC_PATTERN, out->layer, s->seq, &view, err));
+    HSC_TRY(hsc_session_activation(g->session, watched_site(g), out->layer, s->seq, &view, err));
     int n_query = (int)view.shape[1], n_key = (int)view.shape[2];
     const float *weights = view.data + ((size_t)out->head * (size_t)n_query + (size_t)n_query - 1) * (size_t)n_key;
     for (int i = 0; i < n_key; i++)
@@ -82,7 +101,7 @@ static void print_row(const hsc__generate *g, const hsc_sample *s, int index, co
     snprintf(name, sizeof name, "L%dH%d", r->layer, r->head);
     hsc__string_printf(&line, "  %-8s", name);
     for (int i = 0; i < r->n; i++) {
-        hsc__label key = text_of(g, id_at(g, s, hsc_generator_position(g->generator, r->keys[i].key)), digits);
+        hsc__label key = key_text(g, s, r->keys[i].key, digits);
         hsc__string_text(&line, "  ");
         hsc__repr_padded(&line, &key, i + 1 < r->n ? REPR_WIDTH : 0);
         hsc__string_printf(&line, " %.3f", (double)r->keys[i].weight);
@@ -92,11 +111,15 @@ static void print_row(const hsc__generate *g, const hsc_sample *s, int index, co
     hsc__string_free(&line);
 }
 
+static json_t *label_json(int pos, hsc__label label)
+{
+    return hsc__json_set_text(json_pack("{s:i}", "pos", pos), label.bytes, label.n);
+}
+
 static json_t *token_json(const hsc__generate *g, const hsc_sample *s, int pos)
 {
     char digits[16];
-    hsc__label label = text_of(g, id_at(g, s, pos), digits);
-    return hsc__json_set_text(json_pack("{s:i}", "pos", pos), label.bytes, label.n);
+    return label_json(pos, text_of(g, id_at(g, s, pos), digits));
 }
 
 static json_t *row_json(const hsc__generate *g, const hsc_sample *s, const row *r)
@@ -106,7 +129,8 @@ static json_t *row_json(const hsc__generate *g, const hsc_sample *s, const row *
     json_object_set_new(object, "head", json_integer(r->head));
     json_object_set_new(object, "first", hsc__json_number((double)r->first));
     for (int i = 0; i < r->n; i++) {
-        json_t *key = token_json(g, s, hsc_generator_position(g->generator, r->keys[i].key));
+        char digits[16];
+        json_t *key = label_json(key_position(g, r->keys[i].key), key_text(g, s, r->keys[i].key, digits));
         json_object_set_new(key, "weight", hsc__json_number((double)r->keys[i].weight));
         json_array_append_new(keys, key);
     }

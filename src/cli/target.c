@@ -61,7 +61,9 @@ static hsc_status encode(const hsc__opened *opened, const char *text, const hsc_
     hsc_encoding encoding = {0};
     int n_ends;
     HSC_TRY(end_tokens(opened, ends, &n_ends, err));
-    HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err));
+    HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err)); /* says how to do without one */
+    tokenizer = hsc_model_target_tokenizer(opened->model, err);
+    if (!tokenizer) return HSC_ENOTFOUND;
     hsc_status status = hsc_encode(tokenizer, text, strlen(text), HSC_ENCODE_ADD_SPECIAL, &encoding, err);
     size_t n = encoding.n;
     if (n && among(encoding.ids[n - 1], ends, n_ends)) n--;
@@ -118,7 +120,8 @@ hsc_status hsc__target_find(const hsc__opened *opened, const hsc__target_options
         if (o->text) status = encode(opened, o->text, &how, &list, err);
         else status = write_greedily(opened, pass, n_threads, source, n_source, &how, &list, err);
     }
-    if (status == HSC_OK) status = hsc__tokens_from_ids(out, hsc_model_tokenizer(opened->model, NULL), &list, err);
+    if (status == HSC_OK)
+        status = hsc__tokens_from_ids(out, hsc_model_target_tokenizer(opened->model, NULL), &list, err);
     if (!o->ids.ids) hsc__free(list.ids);
     HSC_TRY(status);
     HSC_FAIL_IF(out->encoding.n > (size_t)opened->config->n_ctx, HSC_EINVAL,

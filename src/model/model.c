@@ -201,7 +201,7 @@ hsc_status hsc_model_open(hsc_model **out, const char *path, const hsc_model_opt
 void hsc_model_close(hsc_model *m)
 {
     if (!m) return;
-    hsc_tokenizer_free(m->tokenizer);
+    for (int i = 0; i < 2; i++) hsc_tokenizer_free(m->tokenizers[i].made);
     hsc__tensors_close(m->folder);
     hsc__gguf_close(m->gguf);
     hsc__recast_free(&m->recast);
@@ -221,27 +221,47 @@ const hsc_config *hsc_model_encoder(const hsc_model *m)
     return m->desc.encoder ? &m->desc.encoder->config : NULL;
 }
 
-static hsc_status make_tokenizer(hsc_model *m)
+static hsc_status make_tokenizer(hsc_model *m, bool target)
 {
+    hsc_tokenizer **out = &m->tokenizers[target].made;
+    hsc_error *err = &m->tokenizers[target].error;
     if (m->no_tokenizer)
-        return hsc__fail(&m->tokenizer_error, HSC_ENOTFOUND, 0, "%s: a llama2.c checkpoint holds no tokenizer",
-                         m->path);
-    return m->gguf ? hsc__tokenizer_from_gguf(&m->tokenizer, m->gguf, &m->tokenizer_error)
-                   : hsc__tokenizer_from_dir(&m->tokenizer, m->path, &m->tokenizer_error);
+        return hsc__fail(err, HSC_ENOTFOUND, 0, "%s: a llama2.c checkpoint holds no tokenizer", m->path);
+    if (target && (m->gguf || !m->desc.encoder)) return HSC_ENOTFOUND;
+    if (m->gguf) return hsc__tokenizer_from_gguf(out, m->gguf, err);
+    return (target ? hsc__tokenizer_target_from_dir : hsc__tokenizer_from_dir)(out, m->path, err);
+}
+
+/* Makes one of the two when it is first asked for; HSC_OK, or why there is none. */
+static hsc_status get_tokenizer(const hsc_model *model, bool target, const hsc_tokenizer **out, hsc_error *err)
+{
+    hsc_model *m = (hsc_model *)(uintptr_t)model; /* what is made late is guarded by the lock */
+    pthread_mutex_lock(&m->lock);
+    if (!m->tokenizers[target].tried) {
+        hsc_status status = make_tokenizer(m, target);
+        m->tokenizers[target].tried = status != HSC_ENOMEM; /* there may be more memory the next time */
+        m->tokenizers[target].error.code = status;
+    }
+    *out = m->tokenizers[target].made;
+    hsc_status status = m->tokenizers[target].error.code;
+    if (!*out && err) *err = m->tokenizers[target].error;
+    pthread_mutex_unlock(&m->lock);
+    return status;
 }
 
 const hsc_tokenizer *hsc_model_tokenizer(const hsc_model *model, hsc_error *err)
 {
-    hsc_model *m = (hsc_model *)(uintptr_t)model; /* what is made late is guarded by the lock */
-    pthread_mutex_lock(&m->lock);
-    if (!m->tokenizer_tried) {
-        hsc_status status = make_tokenizer(m);
-        m->tokenizer_tried = status != HSC_ENOMEM; /* there may be more memory the next time */
-    }
-    const hsc_tokenizer *tokenizer = m->tokenizer;
-    if (!tokenizer && err) *err = m->tokenizer_error;
-    pthread_mutex_unlock(&m->lock);
+    const hsc_tokenizer *tokenizer;
+    hsc_status made = get_tokenizer(model, false, &tokenizer, err);
+    (void)made;
     return tokenizer;
+}
+
+const hsc_tokenizer *hsc_model_target_tokenizer(const hsc_model *model, hsc_error *err)
+{
+    const hsc_tokenizer *tokenizer;
+    hsc_status made = get_tokenizer(model, true, &tokenizer, err);
+    return made == HSC_ENOTFOUND ? hsc_model_tokenizer(model, err) : tokenizer;
 }
 
 static const char *const compute_names[HSC_N_COMPUTES] = {

@@ -17,11 +17,14 @@ struct hsc_model {
     const hsc__tensors *tensors;
     const char *warnings[16];
     size_t n_warnings;
-    hsc__recast recast;                 /* weights that were converted when the model was opened */
-    pthread_mutex_t lock;               /* guards the tokenizer, which is made on first use */
-    bool tokenizer_tried, no_tokenizer; /* no_tokenizer: the container has no place for one */
-    hsc_tokenizer *tokenizer;
-    hsc_error tokenizer_error;
+    hsc__recast recast;   /* weights that were converted when the model was opened */
+    pthread_mutex_t lock; /* guards the tokenizers, which are made on first use */
+    bool no_tokenizer;    /* the container has no place for one */
+    struct {
+        bool tried;
+        hsc_tokenizer *made;
+        hsc_error error;
+    } tokenizers[2]; /* the model's, and that of its targets where they have one of their own */
 };
 
 #endif

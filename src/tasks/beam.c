@@ -339,7 +339,7 @@ hsc_status hsc_beam_search(hsc_session *session, const hsc_token *prompt, int n_
                            hsc_beam *out, int *n_out, hsc_error *err)
 {
     const hsc_config *config = &session->desc->config;
-    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(session->model, NULL);
+    const hsc_tokenizer *tokenizer = hsc_model_target_tokenizer(session->model, NULL);
     int limit = session->max_tokens < config->n_ctx ? session->max_tokens : config->n_ctx;
     *n_out = 0;
     hsc__error_clear(err);

@@ -141,7 +141,7 @@ hsc_status hsc_generator_new(hsc_generator **out, hsc_session *session, const hs
     hsc_generator *g = hsc__calloc(1, sizeof *g);
     if (!g) return hsc__fail_memory(err, sizeof *g, "a generator");
     g->session = session;
-    g->tokenizer = hsc_model_tokenizer(session->model, NULL);
+    g->tokenizer = hsc_model_target_tokenizer(session->model, NULL);
     g->n_prompt = (size_t)n_prompt;
     g->limit = limit;
     g->n_vocab = config->d_vocab;

@@ -61,7 +61,8 @@ static hsc_status fill(const file *f, int64_t start, int64_t end, hsc_target *ou
     out->start[out->n_start++] = (hsc_token)start;
     HSC_TRY(read_token(f, "forced_bos_token_id", -1, &id, err));
     if (id >= 0) out->start[out->n_start++] = (hsc_token)id;
-    HSC_TRY(read_token(f, "forced_eos_token_id", end < f->n_vocab ? end : -1, &id, err));
+    if (end >= f->n_vocab || json_is_null(json_object_get(f->json, "forced_eos_token_id"))) end = -1;
+    HSC_TRY(read_token(f, "forced_eos_token_id", end, &id, err));
     out->last = (hsc_token)id;
     return read_barred(f, out, err);
 }

@@ -102,6 +102,23 @@ def make_model(config, seed):
     return model.eval()
 
 
+def enliven(model, seed):
+    """Lets the next token hang on the last one more than on what all have in common, and keeps a tied output matrix from
+    giving it back: else random models write one word for ever."""
+    names, last = names_of(model.config, "decoder"), sizes_of(model.config, "decoder")[0] - 1
+    signs = torch.randint(0, 2, (model.config.d_model,), generator=torch.Generator().manual_seed(seed)) * 2.0 - 1.0
+    with torch.no_grad():
+        norm = model.get_submodule(names.ln_final or names.ln2.format(i=last))
+        norm.weight.copy_(signs * norm.weight.abs())
+        if norm.weight is not None and getattr(norm, "bias", None) is not None:
+            norm.bias.zero_()
+        for name in dict.fromkeys((names.embed, names_of(model.config, "encoder").embed)):
+            model.get_submodule(name).weight.mul_(3.0)
+        if "final_logits_bias" in dict(model.named_buffers()):
+            model.final_logits_bias.mul_(0.2)
+    return model
+
+
 def calibrate(model, source, target, seed):
     """Scales each head's query, side by side and layer after layer, so that its scores spread as SPREAD says."""
     random = np.random.default_rng(seed)

@@ -1,7 +1,9 @@
 """Encoder-decoders: every site of random checkpoints of T5, BART and Marian against transformers, float32 and eager
 attention: the encoder's, the decoder's, and those of cross-attention."""
+import json
+
 import common
-import numpy as np
+import torch
 
 import checkpoints as make
 import encdec
@@ -82,6 +84,75 @@ def test_random_checkpoints():
                 report.run(f"{name} {level}", path, folder, f32, f64, source=source_of(source, target),
                            env={"HEADSCOPE_ISA": level})
     report.finish()
+
+
+def generate(path, source, *words):
+    done = common.headscope("generate", "-m", path, "--compute", "f32", "--json", "--ids", ",".join(map(str, source)), *words)
+    return json.loads(done.stdout)
+
+
+def theirs(peer, source, n, **more):
+    with torch.no_grad():
+        return peer.generate(torch.tensor([source]), max_new_tokens=n, do_sample=False, return_dict_in_generate=True,
+                             output_scores=True, length_penalty=1.0, early_stopping=False, **{"num_beams": 1, **more})
+
+
+def written(row, got, ends):
+    """What transformers wrote behind the tokens that begin a text, without what fills up after the end."""
+    row = row[len(got["prompt"]["tokens"]):].tolist()
+    return row[: next((k + 1 for k, token in enumerate(row) if token in ends), len(row))]
+
+
+def check_greedy(name, path, peer, source, n):
+    ends = [peer.generation_config.eos_token_id]
+    got = generate(path, source, "-n", n)
+    want = written(theirs(peer, source, n).sequences[0], got, ends)
+    assert got["samples"][0]["ids"] == want, f"{name}: {got['samples'][0]['ids']} is not {want}"
+    return len(want), len(set(want))
+
+
+def check_beams(name, path, peer, source, n, n_beams):
+    ends = [peer.generation_config.eos_token_id]
+    got = generate(path, source, "-n", n, "--beams", n_beams, "--samples", n_beams)
+    want = theirs(peer, source, n, num_beams=n_beams, num_return_sequences=n_beams)
+    for i, (sample, row, score) in enumerate(zip(got["samples"], want.sequences, want.sequences_scores, strict=True)):
+        row = written(row, got, ends)
+        assert sample["ids"] == row, f"{name}: beam {i}: {sample['ids']} is not {row}"
+        assert abs(sample["score"] - float(score)) < 1e-4 + 1e-6 * abs(float(score)), (name, i, sample["score"], score)
+
+
+def test_generate():
+    """Greedy text and beams token for token: where it begins, what is forced and barred, where it ends."""
+    room = {"max_position_embeddings": 128, "vocab_size": 397}
+    wide, said = {"vocab_size": 397}, 0
+    shapes = [("t5", T5, wide), ("t5-end", T5, {**wide, "eos_token_id": 33}), ("t5-v1.1", T5, {**wide, "feed_forward_proj": "gated-gelu",
+              "tie_word_embeddings": False}), ("bart", BART, room), ("bart-forced", BART, {**room, "forced_bos_token_id": 0,
+              "eos_token_id": 40, "forced_eos_token_id": 40}), ("bart-free", BART, {**room, "forced_eos_token_id": None}),
+              ("bart-untied", BART, {**room, "tie_word_embeddings": False, "eos_token_id": 31}), ("marian", MARIAN, room),
+              ("marian-apart", MARIAN, {**room, **APART, "tie_word_embeddings": False, "eos_token_id": 7})]
+    for seed, (name, base, changes) in enumerate(shapes, start=950):
+        config = make.configuration(base, **changes)
+        with common.scratch() as folder:
+            model = encdec.enliven(encdec.make_model(config, seed), seed)
+            path = encdec.save(model, folder / name, config)
+            peer = encdec.load(path)
+            lengths, words = [], 0
+            for trial, n_source in enumerate((12, 5, 30)):
+                source = ids_of(config, n_source, seed + 100 * trial)
+                n, different = check_greedy(name, path, peer, source, 64)
+                lengths.append(n)
+                words += different
+                for n_beams in (2, 5):
+                    check_beams(name, path, peer, source, 24, n_beams)
+            print(f"{name}: {lengths} tokens of greedy text ({words} different ones) and the beams are the same", flush=True)
+            said += words
+            config["eos_token_id"] = generate(path, source, "-n", 64)["samples"][0]["ids"][5]
+            path = encdec.save(model, folder / f"{name}-ends", config)
+            peer = encdec.load(path)
+            n, _ = check_greedy(path.name, path, peer, source, 64)
+            assert n < 64, f"{path.name}: {n} tokens, though it writes the end"
+            check_beams(path.name, path, peer, source, 24, 3)
+    assert said > 100, f"{said} different words in all: too few to tell two models apart"
 
 
 if __name__ == "__main__":
