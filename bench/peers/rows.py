@@ -128,6 +128,16 @@ def scan():
                [Bar(SPEED, 5, against="loop"), Bar(SPEED, 2, against="batches")])
 
 
+def embed():
+    """headscope's side is the whole program: it opens the model and writes the vectors; the peer's work alone counts."""
+    ours = Process("headscope", lambda c: [c.program, "embed", "-m", c.models.path("minilm"), "--file",
+                                           c.models.path("sentences.txt"), "-t", c.threads, "-o",
+                                           os.path.join(c.cache, "vectors.npy")])
+    peer = Peer("transformers", "peer_embed.py", "batches of 32", model="@minilm", texts="@sentences.txt")
+    return Row("embed-minilm", "MiniLM-L6 f32, 714 sentences as vectors, texts to vectors", "ms", [ours], [peer],
+               [Bar(SPEED, 1.6)])
+
+
 def product():
     rows, n_out, n_in = 1024, 768, 3072
     peers = [Peer("OpenBLAS", "peer_numpy.py", f"weight {layout}", shape=[rows, n_out, n_in], layout=layout)
@@ -164,7 +174,7 @@ def table(quick):
              [Bar(COST, 1.10)]),
         cost("stats-cost-4096", f"SmolLM2 f32, {long:,} tokens, statistics taken or not", "smollm2", long, "stats",
              [Bar(COST, 1.15), Bar(MEMORY, 1.1)]),
-        whole_process(), scan(), product(),
+        whole_process(), scan(), embed(), product(),
         tokens("tokens-prose", f"byte-level BPE, one thread, {mega} MB of prose in one piece", "prose.txt", mega),
         tokens("tokens-words", f"byte-level BPE, one thread, {mega} MB of words that never repeat", "words.txt", mega),
     ]
