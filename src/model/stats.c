@@ -162,13 +162,18 @@ static void distances(const hsc_session *s, int position, int low, int high, con
 }
 
 /* A weight that at least k of the row's n keys reach, so that lighter ones need no look: the k-th largest of the maxima
- * of HSC__MAXIMA disjoint parts. A short row has none. */
+ * of disjoint parts, of which twice as many as k bound it nearly as well as more. A short row has none. */
 static float reached_by(const hsc__kernels *kernels, const float *row, int n, int k)
 {
     float maxima[HSC__MAXIMA], best[MAX_TOP_K];
+    int n_parts = HSC__MAXIMA;
     if (n < 4 * HSC__MAXIMA) return -1;
     kernels->row_maxima(row, n, maxima);
-    for (int i = 0; i < HSC__MAXIMA; i++) {
+    for (; n_parts >= 4 * k; n_parts /= 2) {
+        const float *half = maxima + n_parts / 2;
+        for (int i = 0; i < n_parts / 2; i++) maxima[i] = half[i] > maxima[i] ? half[i] : maxima[i];
+    }
+    for (int i = 0; i < n_parts; i++) {
         int at = i < k ? i : k;
         for (; at > 0 && maxima[i] > best[at - 1]; at--)
             if (at < k) best[at] = best[at - 1];

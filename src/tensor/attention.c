@@ -30,10 +30,18 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
+/* Floats from one row of scores to the next: a cache line more than they take, so that the rows of a block do not meet
+ * in the same few sets of the cache where their length is a power of two. */
+static int score_stride(int n_key)
+{
+    enum { LINE = 64 / sizeof(float) };
+    return round_up(n_key, SOFTMAX_ALIGN) + LINE;
+}
+
 size_t hsc__attention_scratch(const hsc__kernels *kernels, int max_key, int d_head)
 {
     size_t d = (size_t)d_head, unpacked = (size_t)HSC__K_CHUNK * d; /* a chunk of values, or a panel of keys */
-    return (size_t)kernels->mr * ((size_t)round_up(max_key, SOFTMAX_ALIGN) + d) + unpacked;
+    return (size_t)kernels->mr * ((size_t)score_stride(max_key) + d) + unpacked;
 }
 
 typedef struct {
@@ -295,7 +303,7 @@ static void run_block(void *context, size_t task, int worker)
     b.query = index * k->mr;
     b.n_rows = b.by_head ? min_int(job->n_shared, group - b.head % group) : min_int(k->mr, b.seq->n_query - b.query);
     b.s = hsc__exec_scratch(job->exec, worker);
-    b.stride = (size_t)round_up(b.seq->n_key, SOFTMAX_ALIGN);
+    b.stride = (size_t)score_stride(b.seq->n_key);
     b.sum = b.s + (size_t)k->mr * b.stride;
     b.unpacked = b.sum + (size_t)k->mr * (size_t)a->d_head;
     int low, high, unused;
