@@ -1,4 +1,5 @@
 /* Row statistics for NEON. */
 #include "kernels/simd/vec_neon.h"
 
+#include "kernels/simd/received.h"
 #include "kernels/simd/stats.h"

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Prints the polynomials of math.h: minimax fits by weighted least squares (Lawson 1961), needs numpy and mpmath.
+"""Prints the polynomials of math.h and stats.h: minimax fits by weighted least squares (Lawson 1961), needs numpy and mpmath.
 
 exp:   e^r = 1 + r + r^2 q(r),              |r| <= ln(2)/2, relative error
 tanh:  tanh(x) = x + x^3 q(x^2),            |x| <= 0.65, relative error
+ln:    ln(1 + t) = t - t^2/2 + t^3 q(t),    -1/4 <= t <= 1/2, relative error
 erfc:  erfc(t) = exp(-t q(t)),              0 <= t <= 4.3, error times erfc(t)^(1/2): near-relative, and never wild
 """
 
@@ -42,6 +43,9 @@ def main():
     show("exp", minimax(r, values(lambda v: (mpmath.exp(v) - 1 - v) / v**2, r), r**2 / np.exp(r), 4))
     x = grid(1e-3, 0.65)
     show("tanh", minimax(x**2, values(lambda v: (mpmath.tanh(v) - v) / v**3, x), x**3 / np.tanh(x), 4))
+    t = grid(-0.25, 0.5)
+    ln = values(mpmath.log1p, t)
+    show("ln", minimax(t, values(lambda v: (mpmath.log1p(v) - v + v**2 / 2) / v**3, t), np.abs(t**3 / ln), 7))
     t = grid(1e-6, 4.3)
     erfc = values(mpmath.erfc, t)
     for degree in (7, 8, 9):

@@ -1,4 +1,4 @@
-/* Statistics of a row, for AVX2 and NEON. Sums go as in rows.h: vector v to accumulator v % 4, then one tree. */
+/* Statistics of a row, but for row_received. Sums go as in rows.h: vector v to accumulator v % 4, then one tree. */
 #ifndef HSC_KERNELS_SIMD_STATS_H
 #define HSC_KERNELS_SIMD_STATS_H
 
@@ -24,14 +24,14 @@ float KERNEL(row_sum)(const float *p, int n)
 }
 
 /*
- * p ln p: p = m 2^e with m in [0.75, 1.5), ln p = e ln 2 + t q(t) for t = m - 1, q a polynomial of degree 9 fitted to
- * ln(1 + t) / t at Chebyshev points; off by at most 3e-8. A weight below the least normal number counts as 0, whose p
- * ln p is within 1e-35 of its own; a NaN gives NaN.
+ * p ln p: p = m 2^e with m in [0.75, 1.5), ln p = e ln 2 + ln(1 + t) for t = m - 1, and ln(1 + t) = t - t^2/2 + t^3
+ * q(t) (coefficients.py), within two units in the last place of ln p. A weight below the least normal number counts as
+ * 0, whose p ln p is within 1e-35 of its own; a NaN gives NaN.
  */
 INLINE vf p_log_p(vf p)
 {
-    static const float q[] = {0x1.555c6p-2f,  -0x1.00003ep-2f, 0x1.996178p-3f, -0x1.54e596p-3f,
-                              0x1.28ce66p-3f, -0x1.0e2b8ep-3f, 0x1.ac49bap-4f, -0x1.6e4bbap-5f};
+    static const float q[] = {0x1.5555a4p-2f, -0x1.000040p-2f, 0x1.9969b0p-3f, -0x1.54efdcp-3f,
+                              0x1.28847ep-3f, -0x1.0d8a90p-3f, 0x1.ac90bap-4f, -0x1.7140acp-5f};
     vi e = vi_sar(vi_sub(vi_bits(p), vi_set1(0x3F400000)), 23); /* the bits of 0.75 */
     vf m = vf_bits(vi_sub(vi_bits(p), vi_shl(e, 23))), t = vf_sub(m, vf_set1(1)), sum = vf_set1(q[7]);
     UNROLL
@@ -42,7 +42,7 @@ INLINE vf p_log_p(vf p)
     return vf_where_less(p, vf_set1(FLT_MIN), vf_zero(), vf_mul(p, log));
 }
 
-float KERNEL(row_entropy)(const float *p, int n)
+static float block_entropy(const float *p, int n)
 {
     vf sum[SUMS] = {vf_zero(), vf_zero(), vf_zero(), vf_zero()};
     int i = 0;
@@ -51,20 +51,25 @@ float KERNEL(row_entropy)(const float *p, int n)
         for (int j = 0; j < SUMS; j++) sum[j] = vf_add(sum[j], p_log_p(vf_load(p + i + j * VL)));
     }
     for (int v = 0; i < n; i += VL, v++) sum[v] = vf_add(sum[v], p_log_p(vf_load_part(p + i, part(n - i))));
-    return 0 - total(sum);
+    return total(sum);
+}
+
+/* Blocks are added in double: the weights of a row that looks everywhere are much alike, and so would be the roundings
+ * of a long sum in every lane. */
+float KERNEL(row_entropy)(const float *p, int n)
+{
+    enum { BLOCK = 256 };
+    double sum = 0;
+    for (int i = 0; i < n; i += BLOCK) sum += (double)block_entropy(p + i, n - i < BLOCK ? n - i : BLOCK);
+    return (float)(0 - sum);
 }
 
 /* A run without any is passed over as a whole; in the first that has one it is sought value by value. */
 int KERNEL(row_above)(const float *p, int from, int n, float threshold)
 {
-    const vf limit = vf_set1(threshold), one = vf_set1(1);
+    const vf limit = vf_set1(threshold);
     int i = from;
-    for (; i + SUMS * VL <= n; i += SUMS * VL) {
-        vf any = vf_zero();
-        UNROLL
-        for (int j = 0; j < SUMS; j++) any = vf_max(any, vf_where_less(limit, vf_load(p + i + j * VL), one, vf_zero()));
-        if (vf_largest(any) > 0) break;
-    }
+    while (i + VL <= n && !vf_any_less(limit, vf_load(p + i))) i += VL;
     while (i < n && !(p[i] > threshold)) i++;
     return i;
 }
@@ -81,23 +86,13 @@ void KERNEL(row_maxima)(const float *p, int n, float *out)
         for (int j = 0; j < VECTORS; j++) best[j] = vf_max(best[j], vf_load(p + i + j * VL));
     }
     UNROLL
-    for (int j = 0; j < VECTORS; j++) vf_store(out + j * VL, best[j]);
-    for (int j = 0; i < n; i++, j++)
-        if (p[i] > out[j]) out[j] = p[i];
-}
-
-/* Rounds in double precision, where the units end once 1.5 * 2^52 is added; a loop that compilers make vectors of. */
-void KERNEL(row_received)(const float *p, int n, int64_t *acc)
-{
-    const double unit = (double)((int64_t)1 << HSC__RECEIVED_BITS), units_end = 0x1.8p52;
-    int64_t base;
-    memcpy(&base, &units_end, sizeof base);
-    for (int i = 0; i < n; i++) {
-        double moved = p[i] * unit + units_end;
-        int64_t bits;
-        memcpy(&bits, &moved, sizeof bits);
-        acc[i] += bits - base;
+    for (int j = 0; j < VECTORS; j++, i += VL) {
+        if (i >= n) break;
+        vpart lanes = part(n - i);
+        best[j] = vf_max(best[j], vf_fill(vf_load_part(p + i, lanes), lanes, best[j]));
     }
+    UNROLL
+    for (int j = 0; j < VECTORS; j++) vf_store(out + j * VL, best[j]);
 }
 
 #endif

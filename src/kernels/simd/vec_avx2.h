@@ -123,6 +123,12 @@ INLINE vf vf_where_less(vf x, vf limit, vf a, vf b)
     return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, limit, _CMP_LT_OQ));
 }
 
+/* Whether a < b in any lane; a lane with a NaN says no. */
+INLINE bool vf_any_less(vf a, vf b)
+{
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ)) != 0;
+}
+
 INLINE vi vi_set1(int a)
 {
     return _mm256_set1_epi32(a);

@@ -120,6 +120,12 @@ INLINE vf vf_where_less(vf x, vf limit, vf a, vf b)
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, limit, _CMP_LT_OQ), b, a);
 }
 
+/* Whether a < b in any lane; a lane with a NaN says no. */
+INLINE bool vf_any_less(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ) != 0;
+}
+
 INLINE vi vi_set1(int a)
 {
     return _mm512_set1_epi32(a);

@@ -126,6 +126,12 @@ INLINE vf vf_where_less(vf x, vf limit, vf a, vf b)
     return vbslq_f32(vcltq_f32(x, limit), a, b);
 }
 
+/* Whether a < b in any lane; a lane with a NaN says no. */
+INLINE bool vf_any_less(vf a, vf b)
+{
+    return vmaxvq_u32(vcltq_f32(a, b)) != 0;
+}
+
 INLINE vi vi_set1(int a)
 {
     return vdupq_n_s32(a);
