@@ -44,14 +44,34 @@ static void store_key(const hsc__kernels *kernels, const hsc__kv *kv, int head, 
     for (int i = 0; i < kv->d_head; i++) tile[(size_t)i * (size_t)kernels->nr] = row[i];
 }
 
+/* Float32 keys of rows [0, n_rows) from position `first` on. A tile that begins with them is transposed at once; what
+ * it has beyond them becomes 0, which is right where nothing was stored yet: in a ring's first round. */
+static void store_tiled_keys(const hsc__kernels *kernels, const hsc__kv *kv, int head, int first, int n_rows,
+                             const float *k, size_t k_stride)
+{
+    int nr = kernels->nr;
+    for (int r = 0, n; r < n_rows; r += n) {
+        int position = first + r, in_tile = (int)(cell_of(kv, position) % (size_t)nr);
+        n = n_rows - r < nr - in_tile ? n_rows - r : nr - in_tile;
+        if (in_tile == 0 && (n == nr || position < kv->n_cells)) {
+            kernels->pack(HSC_F32, k + (size_t)r * k_stride, k_stride * sizeof *k, n, 0, kv->d_head,
+                          tiled_key(kernels, kv, kv->k, head, position));
+            continue;
+        }
+        for (int i = 0; i < n; i++) store_key(kernels, kv, head, position + i, k + (size_t)(r + i) * k_stride);
+    }
+}
+
 void hsc__kv_store(const hsc__kernels *kernels, const hsc__kv *kv, int first, int n_rows, const float *k,
                    size_t k_stride, const float *v, size_t v_stride)
 {
     size_t d = (size_t)kv->d_head;
     for (int h = 0; h < kv->n_kv_heads; h++) {
+        bool tiled = kv->dtype == HSC_F32;
+        if (tiled) store_tiled_keys(kernels, kv, h, first, n_rows, k + (size_t)h * d, k_stride);
         for (int r = 0; r < n_rows; r++) {
             char *to = kv->v + (size_t)h * kv->head_bytes + cell_of(kv, first + r) * row_bytes(kv);
-            store_key(kernels, kv, h, first + r, k + (size_t)r * k_stride + (size_t)h * d);
+            if (!tiled) store_key(kernels, kv, h, first + r, k + (size_t)r * k_stride + (size_t)h * d);
             kernels->quantise(kv->dtype, v + (size_t)r * v_stride + (size_t)h * d, kv->d_head, to);
         }
     }
