@@ -245,10 +245,12 @@ typedef struct hsc_guess {
  * out [n_positions][k], likeliest first, the lower id first of equals. A place is guessed from the whole text with what
  * stands there now, which is the mask token where nothing should be told (Devlin et al. 2018); all places are guessed
  * in one pass, none knowing of the others. The logits are the bits of the site logits. The session's sequences are used
- * up; observers are cleared. HSC_EINVAL: the model is causal or has no masked-word head, a position is outside the
- * text, k is below 1 or past the vocabulary, a logit is not finite; as for hsc_forward besides. */
-HSC_API HSC_MUST_CHECK hsc_status hsc_fill(hsc_session *session, const hsc_token *ids, int n, const int *positions,
-                                           int n_positions, int k, hsc_guess *out, hsc_error *err);
+ * up; observers are cleared. `segments` [n] is as in hsc_batch, NULL for one text. HSC_EINVAL: the model is causal or
+ * has no masked-word head, a position is outside the text, k is below 1 or past the vocabulary, a logit is not finite;
+ * as for hsc_forward besides. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_fill(hsc_session *session, const hsc_token *ids, const int32_t *segments, int n,
+                                           const int *positions, int n_positions, int k, hsc_guess *out,
+                                           hsc_error *err);
 
 /* ------------------------------------------------------------------------------------------------ conversation ---- */
 

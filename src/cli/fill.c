@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct values {
-    const char *model, *file;
+    const char *model, *file, *pair;
     hsc__pass_options pass;
     int top, threads;
     bool no_special, json;
@@ -22,6 +22,10 @@ static const hsc__option options[] = {
     HSC__OPTION_HEADING("Text and answer"),
     {"file", 'f', HSC__OPT_TEXT, "FILE", offsetof(values, file), 0, 0,
      "The text from a file; as from standard input, one line end at its end is not part of it."},
+    {"pair", 'p', HSC__OPT_TEXT, "TEXT", offsetof(values, pair), 0, 0,
+     "A second text, joined to the first as the tokenizer joins a pair ([CLS] A [SEP] B [SEP]), in the segments that "
+     "the "
+     "model has for it; masks may stand in either."},
     {"top", 'k', HSC__OPT_INT, "K", offsetof(values, top), 1, MOST, "Candidates for each mask (default 5)."},
     {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
      "Do not add what the tokenizer adds at the ends ([CLS], [SEP])."},
@@ -131,18 +135,26 @@ static hsc_status fill_in(job *j, hsc_error *err)
     return failed ? hsc__fail_memory(err, e->n, "the filled text") : HSC_OK;
 }
 
+static hsc_status encode(job *j, hsc_error *err)
+{
+    const char *text = j->text.data ? j->text.data : "", *pair = j->v->pair;
+    unsigned flags = hsc__encode_flags(j->v->no_special, true);
+    if (!pair) return hsc__tokens_encode(&j->tokens, j->tokenizer, text, j->text.n, flags, err);
+    return hsc__tokens_encode_pair(&j->tokens, j->tokenizer, text, j->text.n, pair, strlen(pair), flags, err);
+}
+
 static hsc_status run(job *j, const char *argument, hsc_error *err)
 {
     const hsc_encoding *e = &j->tokens.encoding;
     hsc_session *session = NULL;
     HSC_TRY(check_model(j, err));
     HSC_TRY(hsc__cli_read_text(argument, j->v->file, &j->text, err));
-    HSC_TRY(hsc__tokens_encode(&j->tokens, j->tokenizer, j->text.data ? j->text.data : "", j->text.n,
-                               hsc__encode_flags(j->v->no_special, true), err));
+    HSC_TRY(encode(j, err));
     HSC_TRY(find_masks(j, err));
     hsc_session_options s = hsc__pass_session(&j->v->pass, j->v->threads, (int)e->n);
     HSC_TRY(hsc_session_new(&session, j->opened.model, &s, err));
-    hsc_status status = hsc_fill(session, e->ids, (int)e->n, j->positions, j->n, j->top, j->guesses, err);
+    const int32_t *segments = j->v->pair && j->opened.config->n_segments > 0 ? e->segments : NULL;
+    hsc_status status = hsc_fill(session, e->ids, segments, (int)e->n, j->positions, j->n, j->top, j->guesses, err);
     hsc_session_free(session);
     HSC_TRY(status);
     return fill_in(j, err);

@@ -47,6 +47,10 @@ static const hsc__option options[] = {
     {"csv", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, csv), 0, 0,
      "Print CSV with a line of names; counts from 0 as JSON does."},
     HSC__OPTION_HEADING("Input"),
+    {"pair", 'p', HSC__OPT_TEXT, "TEXT", offsetof(hsc__look_options, second), 0, 0,
+     "A second text of the same sequence, joined to the first as the tokenizer joins a pair ([CLS] A [SEP] B [SEP]), "
+     "in "
+     "the segments that the model has for it. With --vs it joins either text."},
     {"file", 'f', HSC__OPT_TEXT, "FILE", offsetof(hsc__look_options, file), 0, 0,
      "Read the text from a file; as from standard input, one line end at its end is not part of it."},
     {"ids", 0, HSC__OPT_IDS, "IDS", offsetof(hsc__look_options, ids), 0, 0,
@@ -125,6 +129,7 @@ static int check(const hsc__look_options *o, int n_texts)
                                "--vs compares what a token looks at: it goes with --token or --pos, not with --to");
     if (o->versus && (o->plot || o->heatmap))
         return hsc__cli_misuse(&command, "--vs draws no heatmap; draw each text by itself");
+    if (o->second && o->ids.ids) return hsc__cli_misuse(&command, "--pair joins texts: not with --ids");
     if (o->json && o->csv) return hsc__cli_misuse(&command, "--json and --csv: one of the two");
     if (o->heatmap && (o->json || o->csv))
         return hsc__cli_misuse(&command, "--heatmap draws in the terminal and does not go with --json or --csv");
@@ -144,8 +149,9 @@ static hsc_status encode(const hsc__look *look, hsc__look_pass *pass, const char
     const hsc_tokenizer *tokenizer;
     const hsc__look_options *o = look->options;
     HSC_TRY(hsc__cli_tokenizer(&look->opened, &tokenizer, err));
-    return hsc__tokens_encode(&pass->tokens, tokenizer, text, n, hsc__encode_flags(o->no_special, o->parse_special),
-                              err);
+    unsigned flags = hsc__encode_flags(o->no_special, o->parse_special);
+    if (!o->second) return hsc__tokens_encode(&pass->tokens, tokenizer, text, n, flags, err);
+    return hsc__tokens_encode_pair(&pass->tokens, tokenizer, text, n, o->second, strlen(o->second), flags, err);
 }
 
 static hsc_status finish_tokens(hsc__look_pass *pass, hsc_error *err)
@@ -296,6 +302,7 @@ static hsc_status run_pass(hsc__look *look, hsc__look_pass *pass, hsc_error *err
     if (look->mode == HSC__LOOK_HEAD || o->plot || o->heatmap) HSC_TRY(record_patterns(look, pass, err));
     HSC_TRY(hsc__progress_watch(&progress, pass->session, (size_t)pass->n_tokens, err));
     hsc_batch batch = {.ids = pass->tokens.encoding.ids, .n_tokens = pass->n_tokens, .logits = HSC_LOGITS_NONE};
+    if (o->second && look->opened.config->n_segments > 0) batch.segments = pass->tokens.encoding.segments;
     hsc_status status = hsc_forward(pass->session, &batch, err);
     hsc_session_observe_clear(pass->session); /* what it observed for lies on this function's stack */
     hsc__cli_progress_end();

@@ -6,7 +6,7 @@
 #include "cli/shared.h"
 
 typedef struct hsc__look_options {
-    const char *model, *file, *token, *to, *versus, *plot;
+    const char *model, *file, *token, *to, *versus, *plot, *second;
     hsc__ids ids;
     hsc__layers layers;
     hsc__head head;

@@ -46,9 +46,9 @@ static hsc_status choose(const float *logits, int n_vocab, int k, hsc_guess *out
     return HSC_OK;
 }
 
-static hsc_status run(hsc_session *s, const hsc_token *ids, int n, places *p, hsc_error *err)
+static hsc_status run(hsc_session *s, const hsc_token *ids, const int32_t *segments, int n, places *p, hsc_error *err)
 {
-    hsc_batch batch = {.ids = ids, .n_tokens = n, .logits = HSC_LOGITS_NONE};
+    hsc_batch batch = {.ids = ids, .segments = segments, .n_tokens = n, .logits = HSC_LOGITS_NONE};
     hsc_observer observer = {.site = s->desc->w_head.data ? HSC_LN_HEAD : HSC_LN_FINAL, .fn = keep_rows, .user = p};
     hsc_session_observe_clear(s);
     hsc_session_reset(s);
@@ -92,8 +92,8 @@ static hsc_status check(const hsc_session *s, int n, const int *positions, int n
     return HSC_OK;
 }
 
-hsc_status hsc_fill(hsc_session *s, const hsc_token *ids, int n, const int *positions, int n_positions, int k,
-                    hsc_guess *out, hsc_error *err)
+hsc_status hsc_fill(hsc_session *s, const hsc_token *ids, const int32_t *segments, int n, const int *positions,
+                    int n_positions, int k, hsc_guess *out, hsc_error *err)
 {
     hsc__error_clear(err);
     HSC_TRY(check(s, n, positions, n_positions, k, err));
@@ -103,7 +103,7 @@ hsc_status hsc_fill(hsc_session *s, const hsc_token *ids, int n, const int *posi
     places p = {.positions = positions, .n = n_positions, .width = (int)width};
     p.rows = hsc__calloc(floats, sizeof *p.rows);
     if (!p.rows) return hsc__fail_memory(err, floats * sizeof *p.rows, "the logits of the masked words");
-    hsc_status status = run(s, ids, n, &p, err);
+    hsc_status status = run(s, ids, segments, n, &p, err);
     if (status == HSC_OK) status = guess(s, &p, p.rows + (size_t)n_positions * width, k, out, err);
     hsc__free(p.rows);
     return status;

@@ -67,6 +67,34 @@ class Fill(ProgramTest):
         self.assertEqual(data["text"], f"w26 {best[0]} w61 {best[1]} {best[2]} w38")
         self.assertEqual((data["compute"], data["model"]["arch"]), ("f32", "bert"))
 
+    def test_pair(self):
+        """Two texts are one sequence in two segments: what a plain pass over the same ids and segments says."""
+        model = self.model("bert-f16", 42)
+        tree = json.loads((model / "tokenizer.json").read_text())
+        sep = {"id": "w7", "type_id": 0}
+        tree["post_processor"] = {
+            "type": "TemplateProcessing", "special_tokens": {"w7": {"id": "w7", "ids": [7], "tokens": ["w7"]}},
+            "single": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": sep}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": sep}, {"Sequence": {"id": "B", "type_id": 1}}]}
+        (model / "tokenizer.json").write_text(json.dumps(tree))
+        ids, segments = [26, 42, 7, 61, 42, 38], "0,0,0,1,1,1"
+        out = self.folder / "logits.safetensors"
+        self.good("run", "-m", model, "--ids", ",".join(map(str, ids)), "--segments", segments, "--sites",
+                  "logits,pattern", "-o", out)
+        expected = read_safetensors(out)
+        data = self.json("fill", "-m", model, words(ids[:2], 42), "--pair", words(ids[3:], 42))
+        self.assertEqual([token["id"] for token in data["tokens"]], ids)
+        self.check(data, expected["logits"], [1, 4], 5)
+        # look reads the pair in the same way.
+        seen = self.json("look", "-m", model, words(ids[:2], 42), "--pair", words(ids[3:], 42), "--parse-special", "--pos",
+                         "4", "--include-first")
+        self.assertEqual([token["text"] for token in seen["tokens"]], ["w26", "[MASK]", "w7", "w61", "[MASK]", "w38"])
+        for head in seen["heads"]:
+            row = list(expected[f"pattern.{head['layer']}"].row(head["head"], 4))
+            self.assertAlmostEqual(head["best"]["weight"], max(row), delta=1e-6)
+            self.assertEqual(head["best"]["pos"], row.index(max(row)))
+        self.bad(2, "look", "-m", model, "--ids", "1,2", "--pair", "x", says=["--pair"])
+
     def test_text(self):
         model = self.model("bert-f16", 42)
         text = self.good("fill", "-m", model, "w1 [MASK] w2 [MASK]", "-k", "2")

@@ -15,6 +15,7 @@ static const int places[N_PLACES] = {1, 11, 4};
 static tiny_model files;
 static hsc_model *model;
 static hsc_token ids[N];
+static const int32_t segments[N] = {0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1};
 
 static int set_up(void **state)
 {
@@ -67,8 +68,8 @@ static void guesses_are_the_logits(void **state)
         hsc_guess got[N_PLACES * K];
         hsc_view view;
         hsc_error err = {0};
-        hsc_batch batch = {.ids = ids, .n_tokens = N, .logits = HSC_LOGITS_ALL};
-        if (hsc_fill(s, ids, N, places, N_PLACES, K, got, &err) != HSC_OK) fail_msg("%s", err.message);
+        hsc_batch batch = {.ids = ids, .segments = segments, .n_tokens = N, .logits = HSC_LOGITS_ALL};
+        if (hsc_fill(s, ids, segments, N, places, N_PLACES, K, got, &err) != HSC_OK) fail_msg("%s", err.message);
         assert_int_equal(hsc_session_record(s, &(hsc_record){HSC_LOGITS, -1, -1, -1}, &err), HSC_OK);
         assert_int_equal(hsc_forward(s, &batch, &err), HSC_OK);
         assert_int_equal(hsc_session_activation(s, HSC_LOGITS, 0, 0, &view, &err), HSC_OK);
@@ -87,7 +88,7 @@ static void check_refused(hsc_session *s, int n, const int *at, int n_at, int k,
 {
     hsc_guess got[TINY_VOCAB + 1];
     hsc_error err = {0};
-    assert_int_equal(hsc_fill(s, ids, n, at, n_at, k, got, &err), HSC_EINVAL);
+    assert_int_equal(hsc_fill(s, ids, NULL, n, at, n_at, k, got, &err), HSC_EINVAL);
     if (!strstr(err.message, words)) fail_msg("%s (expected %s)", err.message, words);
 }
 
@@ -110,7 +111,7 @@ static hsc_status use(hsc_guess *out, hsc_error *err)
     hsc_session *s = NULL;
     hsc_status status = hsc_model_open(&m, files.dir, NULL, err);
     if (status == HSC_OK) status = hsc_session_new(&s, m, &(hsc_session_options){.n_threads = 1}, err);
-    if (status == HSC_OK) status = hsc_fill(s, ids, N, places, N_PLACES, K, out, err);
+    if (status == HSC_OK) status = hsc_fill(s, ids, segments, N, places, N_PLACES, K, out, err);
     hsc_session_free(s);
     hsc_model_close(m);
     return status;
@@ -147,14 +148,14 @@ static void session_survives(void **state)
     static failing_alloc failing;
     hsc_guess right[N_PLACES * K], got[N_PLACES * K];
     hsc_session *s = session(0);
-    assert_int_equal(hsc_fill(s, ids, N, places, N_PLACES, K, right, NULL), HSC_OK);
+    assert_int_equal(hsc_fill(s, ids, segments, N, places, N_PLACES, K, right, NULL), HSC_OK);
     for (long k = 1; k < 100; k++) {
         failing_alloc_install(&failing, k);
-        hsc_status status = hsc_fill(s, ids, N, places, N_PLACES, K, got, NULL);
+        hsc_status status = hsc_fill(s, ids, segments, N, places, N_PLACES, K, got, NULL);
         bool failed_one = failing.calls >= k;
         failing_alloc_remove();
         assert_int_equal(status, failed_one ? HSC_ENOMEM : HSC_OK);
-        assert_int_equal(hsc_fill(s, ids, N, places, N_PLACES, K, got, NULL), HSC_OK);
+        assert_int_equal(hsc_fill(s, ids, segments, N, places, N_PLACES, K, got, NULL), HSC_OK);
         assert_memory_equal(got, right, sizeof got);
         if (!failed_one) break;
     }
