@@ -138,6 +138,16 @@ def embed():
                [Bar(SPEED, 1.6)])
 
 
+def ablate(n):
+    """headscope's side is the whole program, opening the model included; the peer's runs alone count."""
+    ids = ",".join(str(37 * i % 50257) for i in range(1, n + 1))
+    ours = [Process("headscope", lambda c: [c.program, "ablate", "-m", c.models.path("gpt2"), "--metric", "logit: #3 - #5",
+                                            "--ids", ids, "-t", c.threads, "--json"])]
+    peers = [Peer("TransformerLens", "peer_ablate.py", kind, model="@gpt2", n=n, kind=kind) for kind in ("one by one", "batched")]
+    return Row("ablate", f"GPT-2 124M f32, each of 144 heads zeroed in turn at {n} tokens, from its layer on", "ms", ours,
+               peers, [Bar(SPEED, 5, against="one by one")])
+
+
 def product():
     rows, n_out, n_in = 1024, 768, 3072
     peers = [Peer("OpenBLAS", "peer_numpy.py", f"weight {layout}", shape=[rows, n_out, n_in], layout=layout)
@@ -174,7 +184,7 @@ def table(quick):
              [Bar(COST, 1.10)]),
         cost("stats-cost-4096", f"SmolLM2 f32, {long:,} tokens, statistics taken or not", "smollm2", long, "stats",
              [Bar(COST, 1.15), Bar(MEMORY, 1.1)]),
-        whole_process(), scan(), embed(), product(),
+        whole_process(), scan(), ablate(15), embed(), product(),
         tokens("tokens-prose", f"byte-level BPE, one thread, {mega} MB of prose in one piece", "prose.txt", mega),
         tokens("tokens-words", f"byte-level BPE, one thread, {mega} MB of words that never repeat", "words.txt", mega),
     ]

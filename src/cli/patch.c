@@ -61,7 +61,7 @@ static const hsc__option options[] = {
 
 static const hsc__command command = {
     .name = "patch",
-    .usage = "-m MODEL --metric METRIC --corrupted TEXT TEXT [--path HEADS]\n"
+    .usage = "-m MODEL --metric METRIC --corrupted OTHER TEXT\n"
              "-m MODEL --metric METRIC --cut WORDS TEXT\n"
              "-m MODEL --pairs FILE",
     .about =
