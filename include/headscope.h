@@ -271,6 +271,9 @@ typedef struct hsc_model_options {
     int recast;      /* non-zero: matrices that multiply become `dtype`; vectors and embeddings stay as they are */
     hsc_dtype dtype; /* HSC_F32, HSC_F16, HSC_BF16 or HSC_Q8_0 */
     int n_threads;   /* that convert; 0: what affinity and the control group allow. Never changes a result. */
+    int shuffle;     /* non-zero: a model that has learnt nothing, of the same shapes and values: each matrix that
+                        multiplies becomes HSC_F32 with its values in a random order; recast is ignored */
+    uint64_t shuffle_seed;
 } hsc_model_options;
 
 /* Opens a Hugging Face folder (config.json and safetensors, one file or shards) or a GGUF file, maps its weights

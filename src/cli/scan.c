@@ -34,8 +34,10 @@ static const hsc__option options[] = {
      "How many heads are chosen (default 1)."},
     {"control", 0, HSC__OPT_TEXT, "FILE", offsetof(hsc__scan_options, control), 0, 0,
      "Pairs with the same words but not the relation, in the same order: their shift is taken away."},
-    {"null", 0, HSC__OPT_INT, "R", offsetof(hsc__scan_options, n_null), 1, 1000000,
-     "Search R times with the wordings of each cluster exchanged at random: where does the best head lie?"},
+    {"null", 0, HSC__OPT_TEXT, "R|weights", offsetof(hsc__scan_options, null), 0, 0,
+     "Search R times with the wordings of each cluster exchanged at random: where does the best head lie? Or search "
+     "once "
+     "where the weights of the model stand in a random order: what do heads do that have learnt nothing?"},
     {"fdr", 0, HSC__OPT_CHOICE, "bh|by", offsetof(hsc__scan_options, fdr), 0, 0,
      "How q is adjusted: Benjamini and Hochberg, or Benjamini and Yekutieli."},
     {"seed", 0, HSC__OPT_INT, "N", offsetof(hsc__scan_options, seed), 0, INT32_MAX,
@@ -94,6 +96,13 @@ static int check(hsc__scan *scan)
         return hsc__cli_misuse(&command, "--head lists sentences for reading: not with --json or --csv");
     if (o->plot && !hsc__picture_name(o->plot))
         return hsc__cli_misuse(&command, "--plot %s: the name must end in .png, .svg or .pdf", o->plot);
+    if (o->null && strcmp(o->null, "weights") != 0) {
+        char *end;
+        long n = strtol(o->null, &end, 10);
+        if (*end || end == o->null || n < 1 || n > 1000000)
+            return hsc__cli_misuse(&command, "--null %s: 'weights' or a number from 1 to 1000000 is wanted", o->null);
+        scan->n_null = (int)n;
+    }
     if (o->query && !*o->query) return hsc__cli_misuse(&command, "--query is empty");
     return hsc__pass_check(&command, &o->pass);
 }
@@ -121,19 +130,24 @@ static hsc_status read_file(const hsc__scan *scan, hsc__scan_file *file, hsc_err
     return status;
 }
 
-static hsc_status run_file(const hsc__scan *scan, hsc__scan_file *file, const hsc_scan_store *store, hsc_error *err)
+static hsc_scan_options run_options(const hsc__scan *scan, hsc__counting *counting)
 {
     const hsc__scan_options *o = scan->options;
+    return (hsc_scan_options){.query = scan->query,
+                              .query_text = o->query,
+                              .keys = (hsc_scan_keys)o->keys,
+                              .with_bos = o->bos != NULL,
+                              .bos = scan->bos,
+                              .session = hsc__pass_session(&o->pass, o->threads, 0),
+                              .tell = hsc__counting_tell,
+                              .user = counting};
+}
+
+static hsc_status run_file(const hsc__scan *scan, hsc__scan_file *file, const hsc_scan_store *store, hsc_error *err)
+{
     hsc__counting counting = {.path = file->path, .thing = "pair", .unit = "sentences", .per_thing = 2};
-    hsc_scan_options run = {.query = scan->query,
-                            .query_text = o->query,
-                            .keys = (hsc_scan_keys)o->keys,
-                            .with_bos = o->bos != NULL,
-                            .bos = scan->bos,
-                            .session = hsc__pass_session(&o->pass, o->threads, 0),
-                            .store = store,
-                            .tell = hsc__counting_tell,
-                            .user = &counting};
+    hsc_scan_options run = run_options(scan, &counting);
+    run.store = store;
     hsc__counting_start(&counting);
     hsc_status status = hsc_scan_run(&file->scan, scan->opened.model, file->pairs, &run, err);
     hsc__cli_progress_end();
@@ -152,20 +166,16 @@ static hsc_status run_main(hsc__scan *scan, hsc__scan_db **db, hsc_error *err)
 /* ------------------------------------------------------------------------------------------------------- figures ----
  */
 
-static double rank_score(const hsc__scan *scan, int head)
+static double score(const hsc__scan *scan, int head)
 {
-    const hsc_scan_head *h = &scan->heads[head];
-    if (isnan(h->p)) return -INFINITY;
-    if (scan->options->by == HSC_BY_T) return fabs(h->dz);
-    return scan->options->by == HSC_BY_ACCURACY ? h->accuracy : fabs(h->shift);
+    return hsc__scan_score(scan, &scan->heads[head]);
 }
 
 static void rank(hsc__scan *scan)
 {
     for (int i = 0; i < scan->n_heads; i++) {
         int at = i;
-        for (; at > 0 && rank_score(scan, scan->order[at - 1]) < rank_score(scan, i); at--)
-            scan->order[at] = scan->order[at - 1];
+        for (; at > 0 && score(scan, scan->order[at - 1]) < score(scan, i); at--) scan->order[at] = scan->order[at - 1];
         scan->order[at] = i;
     }
 }
@@ -202,7 +212,7 @@ static hsc_status judge(hsc__scan *scan, hsc_error *err)
     if (o->control)
         HSC_TRY(hsc_scan_control(scan->main.scan, scan->control.scan, &choice.statistics, scan->difference,
                                  &scan->control_pairs, &scan->control_clusters, err));
-    if (o->n_null) HSC_TRY(hsc_scan_exchange(scan->main.scan, &choice, o->n_null, &scan->null, err));
+    if (scan->n_null) HSC_TRY(hsc_scan_exchange(scan->main.scan, &choice, scan->n_null, &scan->null, err));
     return HSC_OK;
 }
 
@@ -240,6 +250,12 @@ static hsc_status run(hsc__scan *scan, hsc__scan_db **db, hsc_error *err)
     scan->n_heads = scan->counts.n_layers * scan->counts.n_heads;
     HSC_TRY(allocate(scan, err));
     HSC_TRY(judge(scan, err));
+    if (o->null && !scan->n_null) {
+        hsc__counting counting = {.path = "shuffled weights", .thing = "pair", .unit = "sentences", .per_thing = 2};
+        hsc_scan_options run = run_options(scan, &counting);
+        hsc__counting_start(&counting);
+        HSC_TRY(hsc__scan_shuffled(scan, &run, err));
+    }
     return *db ? hsc__scan_db_finish(*db, scan, err) : HSC_OK;
 }
 
@@ -281,6 +297,7 @@ static int finish(hsc__scan *scan, hsc__scan_db *db, int status)
     hsc__free(scan->cross);
     hsc__free(scan->cross_median);
     hsc__free(scan->difference);
+    hsc__free(scan->weights);
     hsc__cli_close(&scan->opened);
     return status;
 }

@@ -6,9 +6,9 @@
 #include "cli/heads.h"
 
 typedef struct hsc__scan_options {
-    const char *model, *query, *cluster, *confirm, *control, *db, *plot, *holdout, *bos;
+    const char *model, *query, *cluster, *confirm, *control, *db, *plot, *holdout, *bos, *null;
     int keys, by, fdr; /* hsc_scan_keys, hsc_scan_by, hsc_adjust */
-    int cross, choose, n_null, top, seed, threads;
+    int cross, choose, top, seed, threads;
     hsc__head head;
     hsc__pass_options pass;
     bool json, csv;
@@ -20,6 +20,15 @@ typedef struct hsc__scan_file {
     hsc_pairs *pairs;
     hsc_scan *scan;
 } hsc__scan_file;
+
+/* The same search where the model's weights are in a random order: heads that have learnt nothing. */
+typedef struct hsc__scan_weights {
+    int layer, head;     /* the best of them */
+    double best;         /* its |shift|, |d_z| or accuracy */
+    double median, high; /* of all heads that are not all 0; high: the 95th percentile */
+    int n_above;         /* heads of the model as it is that lie above the best */
+    hsc_scan_counts counts;
+} hsc__scan_weights;
 
 typedef struct hsc__scan {
     const hsc__scan_options *options;
@@ -39,7 +48,9 @@ typedef struct hsc__scan {
     double *cross_median;
     hsc_scan_difference *difference; /* [n_heads] of --control */
     int control_pairs, control_clusters;
-    hsc_scan_null null; /* of --null R */
+    int n_null; /* of --null R */
+    hsc_scan_null null;
+    hsc__scan_weights *weights; /* of --null weights; NULL */
 } hsc__scan;
 
 /* Tests of the run: heads that are not all 0. */
@@ -47,6 +58,13 @@ int hsc__scan_tests(const hsc__scan *scan);
 
 /* The held-out figures of a head, or NULL. */
 const hsc_held_out *hsc__scan_held(const hsc__scan *scan, int head);
+
+/* ---- scan_null.c ---- */
+
+/* What a head is ranked by: |shift|, |d_z| or accuracy; minus infinity for one that is all 0. */
+double hsc__scan_score(const hsc__scan *scan, const hsc_scan_head *head);
+/* --null weights: opens the model anew with its weights shuffled and searches there. */
+hsc_status hsc__scan_shuffled(hsc__scan *scan, const hsc_scan_options *run, hsc_error *err);
 
 void hsc__scan_text(const hsc__scan *scan, hsc__string *out);
 void hsc__scan_csv(const hsc__scan *scan, hsc__string *out);

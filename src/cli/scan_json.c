@@ -135,6 +135,30 @@ static void set_run(json_t *root, const hsc__scan *scan)
     json_object_set_new(root, "baselines", rules(scan->main.scan));
 }
 
+static json_t *null_search(const hsc__scan *scan)
+{
+    json_t *null = json_object();
+    if (scan->weights) {
+        const hsc__scan_weights *w = scan->weights;
+        json_object_set_new(null, "weights", json_string("shuffled"));
+        json_object_set_new(null, "layer", json_integer(w->layer));
+        json_object_set_new(null, "head", json_integer(w->head));
+        set(null, "observed", hsc__scan_score(scan, &scan->heads[scan->order[0]]));
+        set(null, "best", w->best);
+        set(null, "median", w->median);
+        set(null, "high", w->high);
+        json_object_set_new(null, "n_above", json_integer(w->n_above));
+        json_object_set_new(null, "n_used", json_integer(w->counts.n_used));
+        return null;
+    }
+    json_object_set_new(null, "repeats", json_integer(scan->n_null));
+    set(null, "observed", scan->null.observed);
+    set(null, "median", scan->null.median);
+    set(null, "high", scan->null.high);
+    set(null, "p", scan->null.p);
+    return null;
+}
+
 json_t *hsc__scan_json(const hsc__scan *scan)
 {
     const hsc__scan_options *o = scan->options;
@@ -143,14 +167,7 @@ json_t *hsc__scan_json(const hsc__scan *scan)
     set_run(root, scan);
     for (int i = 0; i < scan->n_heads; i++) json_array_append_new(heads, head(scan, scan->order[i]));
     json_object_set_new(root, "heads", heads);
-    if (o->n_null) {
-        json_t *null = json_pack("{s:i}", "repeats", o->n_null);
-        set(null, "observed", scan->null.observed);
-        set(null, "median", scan->null.median);
-        set(null, "high", scan->null.high);
-        set(null, "p", scan->null.p);
-        json_object_set_new(root, "null", null);
-    }
+    if (scan->n_null || scan->weights) json_object_set_new(root, "null", null_search(scan));
     if (o->control)
         json_object_set_new(
             root, "control",

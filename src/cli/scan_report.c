@@ -203,14 +203,26 @@ static void add_control(const hsc__scan *scan, hsc__string *out)
     }
 }
 
+static void add_weights(const hsc__scan *scan, hsc__string *out)
+{
+    static const char *const by[] = {"|shift|", "|d_z|", "accuracy"};
+    const hsc__scan_weights *w = scan->weights;
+    hsc__string_printf(
+        out,
+        "\nthe same search with the model's weights in a random order (seed %d): best L%dH%d, %s %.4f; 95 of "
+        "100 heads below %.4f, median %.4f; %d heads of the model as it is lie above that best\n",
+        scan->options->seed, w->layer, w->head, by[scan->options->by], w->best, w->high, w->median, w->n_above);
+}
+
 static void add_null(const hsc__scan *scan, hsc__string *out)
 {
-    if (!scan->options->n_null) return;
+    if (scan->weights) add_weights(scan, out);
+    if (!scan->n_null) return;
     hsc__string_printf(
         out,
         "\nthe search with wordings exchanged at random, %d times: best %.4f as observed; median %.4f and "
         "95th percentile %.4f of the best by chance; p",
-        scan->options->n_null, scan->null.observed, scan->null.median, scan->null.high);
+        scan->n_null, scan->null.observed, scan->null.median, scan->null.high);
     add_p(out, 0, scan->null.p);
     hsc__string_text(out, "\n");
 }

@@ -188,8 +188,11 @@ hsc_status hsc_model_open(hsc_model **out, const char *path, const hsc_model_opt
     }
     m->path = hsc__strndup(path, strlen(path));
     hsc_status status = m->path ? open_any(m, err) : hsc__fail_memory(err, strlen(path), "a path");
-    if (status == HSC_OK && options && options->recast)
-        status = hsc__recast_weights(&m->desc, options->dtype, options->n_threads, &m->recast, err);
+    if (status == HSC_OK && options && (options->recast || options->shuffle)) {
+        hsc__recast_plan plan = {options->shuffle ? HSC_F32 : options->dtype, options->n_threads, options->shuffle != 0,
+                                 options->shuffle_seed};
+        status = hsc__recast_weights(&m->desc, &plan, &m->recast, err);
+    }
     if (status != HSC_OK) {
         hsc_model_close(m);
         return status;

@@ -6,6 +6,7 @@
 #include "base/dtype.h"
 #include "base/pages.h"
 #include "base/parallel.h"
+#include "headscope/random.h"
 
 #include <string.h>
 #include <time.h>
@@ -84,40 +85,55 @@ static hsc__weight *weight_at(hsc__desc *desc, size_t index)
     return weights[index % N];
 }
 
-static bool is_wanted(const hsc__weight *w, hsc_dtype dtype, hsc__recast *r)
+static bool is_wanted(const hsc__weight *w, const hsc__recast_plan *plan, hsc__recast *r)
 {
-    if (!w->data || w->dtype == dtype) return false;
-    if (w->n_in % hsc__dtype_block(dtype) == 0) return true;
+    if (!w->data || (w->dtype == plan->dtype && !plan->shuffle)) return false;
+    if (w->n_in % hsc__dtype_block(plan->dtype) == 0) return true;
     r->n_odd++;
     return false;
 }
 
-static size_t widest_scratch(hsc__desc *desc, hsc_dtype dtype)
+static size_t widest_scratch(hsc__desc *desc, const hsc__recast_plan *plan)
 {
     size_t most = 0;
     hsc__recast unused = {0};
     hsc__weight *w;
     for (size_t i = 0; (w = weight_at(desc, i)); i++) {
-        if (!is_wanted(w, dtype, &unused)) continue;
+        if (!is_wanted(w, plan, &unused)) continue;
         size_t n = (size_t)step_of(w) * (size_t)w->n_in;
         most = n > most ? n : most;
     }
     return most;
 }
 
-static void convert(hsc__desc *desc, hsc_dtype dtype, int n_threads, float *scratch, hsc__recast *r)
+/* Fisher and Yates. The bias of a 32-bit remainder is below n / 2^32. */
+static void shuffle(float *x, size_t n, uint64_t seed)
 {
+    hsc_random random;
+    hsc_random_seed(&random, seed);
+    for (size_t i = n; i > 1; i--) {
+        size_t at = hsc_random_bits32(&random) % i;
+        float kept = x[i - 1];
+        x[i - 1] = x[at];
+        x[at] = kept;
+    }
+}
+
+static void convert(hsc__desc *desc, const hsc__recast_plan *plan, int n_threads, float *scratch, hsc__recast *r)
+{
+    hsc_dtype dtype = plan->dtype;
     unsigned char *to = r->data;
     hsc__weight *w;
     hsc__recast unused = {0};
     for (size_t i = 0; (w = weight_at(desc, i)); i++) {
-        if (!is_wanted(w, dtype, &unused)) continue;
+        if (!is_wanted(w, plan, &unused)) continue;
         job j = {.from = *w, .dtype = dtype, .row_bytes = hsc__dtype_bytes(dtype, (size_t)w->n_in)};
         j.step = step_of(w);
         j.to = to;
         j.scratch = scratch;
         hsc__parallel_for(n_threads, (size_t)((w->n_out + j.step - 1) / j.step), run_task, &j);
         if (!w->transposed && !w->group) hsc__pages_forget(w->data, (uint64_t)w->n_out * w->row_bytes);
+        if (plan->shuffle) shuffle((float *)(void *)to, (size_t)w->n_out * (size_t)w->n_in, plan->seed + i);
         w->dtype = dtype;
         w->transposed = false;
         w->group = 0;
@@ -134,8 +150,10 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-hsc_status hsc__recast_weights(hsc__desc *desc, hsc_dtype dtype, int n_threads, hsc__recast *out, hsc_error *err)
+hsc_status hsc__recast_weights(hsc__desc *desc, const hsc__recast_plan *plan, hsc__recast *out, hsc_error *err)
 {
+    hsc_dtype dtype = plan->dtype;
+    int n_threads = plan->n_threads;
     hsc__weight *w;
     double begin = now();
     *out = (hsc__recast){0};
@@ -144,13 +162,13 @@ hsc_status hsc__recast_weights(hsc__desc *desc, hsc_dtype dtype, int n_threads, 
                 hsc_dtype_name(dtype));
     if (n_threads <= 0) n_threads = hsc__default_threads();
     for (size_t i = 0; (w = weight_at(desc, i)); i++) {
-        if (!is_wanted(w, dtype, out)) continue;
+        if (!is_wanted(w, plan, out)) continue;
         out->n_bytes += bytes_converted(w, dtype);
         out->from_bytes += bytes_in_file(w);
         out->n_matrices++;
     }
     if (out->n_matrices == 0) return HSC_OK;
-    size_t scratch_bytes = (size_t)n_threads * widest_scratch(desc, dtype) * sizeof(float);
+    size_t scratch_bytes = (size_t)n_threads * widest_scratch(desc, plan) * sizeof(float);
     float *scratch = hsc__malloc(scratch_bytes);
     out->data = hsc__malloc_aligned((size_t)out->n_bytes);
     if (!scratch || !out->data) {
@@ -160,7 +178,7 @@ hsc_status hsc__recast_weights(hsc__desc *desc, hsc_dtype dtype, int n_threads, 
         return hsc__fail_memory(err, (size_t)n_bytes, "the converted weights");
     }
     hsc__pages_prefer_huge(out->data, out->n_bytes);
-    convert(desc, dtype, n_threads, scratch, out);
+    convert(desc, plan, n_threads, scratch, out);
     hsc__free(scratch);
     out->seconds = now() - begin;
     return HSC_OK;

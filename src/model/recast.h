@@ -18,9 +18,16 @@ typedef struct hsc__recast {
     double seconds;
 } hsc__recast;
 
+typedef struct hsc__recast_plan {
+    hsc_dtype dtype;
+    int n_threads;
+    bool shuffle; /* the values of each matrix in a random order of the seed; matrices of the type already as well */
+    uint64_t seed;
+} hsc__recast_plan;
+
 /* Points the description's weights at their converted selves. HSC_EINVAL: a type that cannot be converted to.
  * HSC_ENOMEM: the description is as it was. */
-hsc_status hsc__recast_weights(hsc__desc *desc, hsc_dtype dtype, int n_threads, hsc__recast *out, hsc_error *err);
+hsc_status hsc__recast_weights(hsc__desc *desc, const hsc__recast_plan *plan, hsc__recast *out, hsc_error *err);
 void hsc__recast_free(hsc__recast *recast);
 
 #endif

@@ -390,6 +390,21 @@ class Judging(ScanTest):
             want = abs(best["dz"]) * math.sqrt(20) if by == "t" else best["accuracy"]
             self.assertAlmostEqual(other["null"]["observed"], want, delta=1e-6)
 
+    def test_null_weights(self):
+        path = self.write("\n".join(self.lines()))
+        plain = self.json("scan", "-m", TINY, path)
+        one, two, three = (self.json("scan", "-m", TINY, path, "--null", "weights", *more)
+                           for more in ((), ("-t", "1"), ("--seed", "3")))
+        self.assertEqual(one["heads"], plain["heads"])  # the model's own figures do not change
+        self.assertEqual(one, two)
+        self.assertNotEqual(one["null"]["best"], three["null"]["best"])
+        null = one["null"]
+        self.assertTrue(0 < null["median"] <= null["high"] <= null["best"])
+        above = sum(abs(h["shift"]) > null["best"] for h in one["heads"])
+        self.assertEqual((null["n_above"], null["weights"]), (above, "shuffled"))
+        self.assertIn("weights in a random order (seed 0): best L", self.good("scan", "-m", TINY, path, "--null", "weights"))
+        self.bad(2, "scan", "-m", TINY, path, "--null", "0", says=["'weights' or a number"])
+
 
 class Shown(ScanTest):
     def test_pictures_and_terminal(self):

@@ -59,7 +59,7 @@ static void check_weight(const hsc__weight *plain, const hsc__weight *cast, hsc_
 static void check_model(const char *path, hsc_dtype dtype, int n_threads)
 {
     hsc_model *plain = open_model(path, NULL);
-    hsc_model *cast = open_model(path, &(hsc_model_options){1, dtype, n_threads});
+    hsc_model *cast = open_model(path, &(hsc_model_options){.recast = 1, .dtype = dtype, .n_threads = n_threads});
     for (int i = 0; i < plain->desc.config.n_layers; i++) {
         const hsc__layer *a = &plain->desc.layers[i], *b = &cast->desc.layers[i];
         check_weight(&a->w_q, &b->w_q, dtype);
@@ -114,7 +114,8 @@ static void test_same_bits(void **unused)
     const char *source = getenv("HEADSCOPE_SOURCE"), *files[] = {"llama-q8_0", "llama-q4_1"};
     for (int i = 0; i < 2; i++) {
         snprintf(path, sizeof path, "%s/tests/golden/data/%s.gguf", source ? source : ".", files[i]);
-        hsc_model *plain = open_model(path, NULL), *cast = open_model(path, &(hsc_model_options){1, HSC_F32, 2});
+        hsc_model *plain = open_model(path, NULL),
+                  *cast = open_model(path, &(hsc_model_options){.recast = 1, .dtype = HSC_F32, .n_threads = 2});
         logits_of(plain, plain_logits, 64);
         logits_of(cast, cast_logits, 64);
         assert_memory_equal(cast_logits, plain_logits, sizeof cast_logits);
@@ -126,6 +127,60 @@ static void test_same_bits(void **unused)
     }
 }
 
+static int by_value(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* All values of a matrix, as they stand or sorted. To be freed. */
+static float *values_of(const hsc__weight *w, bool sorted)
+{
+    size_t n = (size_t)w->n_out * (size_t)w->n_in;
+    float *x = malloc(n * sizeof *x);
+    for (int o = 0; o < w->n_out; o++) row_of(w, o, x + (size_t)o * (size_t)w->n_in);
+    if (sorted) qsort(x, n, sizeof *x, by_value);
+    return x;
+}
+
+static void check_values(const hsc__weight *a, const hsc__weight *b, bool sorted, bool same)
+{
+    float *x = values_of(a, sorted), *y = values_of(b, sorted);
+    assert_int_equal(memcmp(x, y, (size_t)a->n_out * (size_t)a->n_in * sizeof *x) == 0, same);
+    free(x);
+    free(y);
+}
+
+/* A shuffled model has each matrix's own values, elsewhere; the seed alone decides where. */
+static void test_shuffled(void **unused)
+{
+    (void)unused;
+    tiny_model gpt2;
+    tiny_gpt2(&gpt2);
+    hsc_model *plain = open_model(gpt2.dir, NULL);
+    hsc_model *x = open_model(gpt2.dir, &(hsc_model_options){.shuffle = 1, .shuffle_seed = 4, .n_threads = 1});
+    hsc_model *y = open_model(gpt2.dir, &(hsc_model_options){.shuffle = 1, .shuffle_seed = 4, .n_threads = 3});
+    hsc_model *z = open_model(gpt2.dir, &(hsc_model_options){.shuffle = 1, .shuffle_seed = 5});
+    for (int i = 0; i < plain->desc.config.n_layers; i++) {
+        const hsc__layer *a = &plain->desc.layers[i], *b = &x->desc.layers[i];
+        const hsc__weight *from[] = {&a->w_q, &a->w_k, &a->w_v, &a->w_o, &a->w_in, &a->w_out};
+        const hsc__weight *to[] = {&b->w_q, &b->w_k, &b->w_v, &b->w_o, &b->w_in, &b->w_out};
+        for (int k = 0; k < 6; k++) {
+            check_values(from[k], to[k], true, true);
+            check_values(from[k], to[k], false, false);
+        }
+        check_values(&b->w_k, &y->desc.layers[i].w_k, false, true);
+        check_values(&b->w_k, &z->desc.layers[i].w_k, false, false);
+    }
+    assert_true(plain->desc.embed.dtype == x->desc.embed.dtype);
+    check_values(&plain->desc.embed, &x->desc.embed, false, true);
+    hsc_model_close(plain);
+    hsc_model_close(x);
+    hsc_model_close(y);
+    hsc_model_close(z);
+    tiny_remove(&gpt2);
+}
+
 static void test_the_bill(void **unused)
 {
     (void)unused;
@@ -133,13 +188,14 @@ static void test_the_bill(void **unused)
     hsc_memory plain_memory, cast_memory;
     hsc_error err = {0};
     tiny_gpt2(&gpt2);
-    hsc_model *plain = open_model(gpt2.dir, NULL), *same = open_model(gpt2.dir, &(hsc_model_options){1, HSC_F32, 0});
+    hsc_model *plain = open_model(gpt2.dir, NULL),
+              *same = open_model(gpt2.dir, &(hsc_model_options){.recast = 1, .dtype = HSC_F32});
     hsc_recast none = hsc_model_recast(plain);
     assert_true(none.n_matrices == 0 && none.n_bytes == 0 && none.file_bytes == 0 && none.n_kept == 0);
     none = hsc_model_recast(same);
     assert_true(none.n_matrices == 0 && none.n_bytes == 0);
     hsc_model_close(same);
-    hsc_model *cast = open_model(gpt2.dir, &(hsc_model_options){1, HSC_Q8_0, 0});
+    hsc_model *cast = open_model(gpt2.dir, &(hsc_model_options){.recast = 1, .dtype = HSC_Q8_0});
     hsc_recast told = hsc_model_recast(cast);
     /* Rows of 48 are no whole blocks; of each of 3 layers only the last matrix, 48 x 192, is converted. */
     assert_int_equal(told.n_matrices, 3);
@@ -153,7 +209,8 @@ static void test_the_bill(void **unused)
     hsc_model_close(plain);
     hsc_model_close(cast);
     hsc_model *refused;
-    assert_int_equal(hsc_model_open(&refused, gpt2.dir, &(hsc_model_options){1, HSC_Q4_K, 0}, &err), HSC_EINVAL);
+    assert_int_equal(hsc_model_open(&refused, gpt2.dir, &(hsc_model_options){.recast = 1, .dtype = HSC_Q4_K}, &err),
+                     HSC_EINVAL);
     assert_non_null(strstr(err.message, "Q4_K"));
     assert_null(refused);
     tiny_remove(&gpt2);
@@ -169,7 +226,8 @@ static void test_memory(void **unused)
         hsc_error err = {0};
         failing_alloc alloc;
         failing_alloc_install(&alloc, k);
-        hsc_status status = hsc_model_open(&m, gpt2.dir, &(hsc_model_options){1, HSC_BF16, 2}, &err);
+        hsc_status status =
+            hsc_model_open(&m, gpt2.dir, &(hsc_model_options){.recast = 1, .dtype = HSC_BF16, .n_threads = 2}, &err);
         bool failed_one = alloc.calls >= k;
         hsc_model_close(m);
         failing_alloc_remove();
@@ -183,6 +241,7 @@ static void test_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_same_bits),
-                                       cmocka_unit_test(test_the_bill), cmocka_unit_test(test_memory)};
+                                       cmocka_unit_test(test_shuffled), cmocka_unit_test(test_the_bill),
+                                       cmocka_unit_test(test_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
