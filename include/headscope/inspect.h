@@ -185,6 +185,16 @@ typedef struct hsc_seen {
     float a, b, sink;
 } hsc_seen;
 
+/* Processes, on one machine or several, that do one run together: each calls the same functions with the same
+ * arguments, runs a part of the texts, and has all results at the end, the same bits as one process alone. A process
+ * that fails must end the others, which would wait for it. */
+typedef struct hsc_team {
+    int rank, n_ranks; /* rank 0 alone loads from and saves to a store; the others have none */
+    /* Process r holds bytes [starts[r], starts[r + 1]) of an array; afterwards all hold all of it. */
+    hsc_status (*share)(void *user, void *bytes, const size_t *starts);
+    void *user;
+} hsc_team;
+
 /* Where results lie between runs. `digest` stands for all that the weights depend on beside the model and the options:
  * token ids and positions. load: fills seen[2][n_heads] and returns 1, or 0 when the pair is not there. save: keeps it
  * for good; called for pairs in order, from one thread. */
@@ -206,6 +216,7 @@ typedef struct hsc_scan_options {
     int (*tell)(void *user, int n_done, int n_pairs); /* before the first batch and after each;
                                                          non-zero stops with HSC_ECANCELED; may be NULL */
     void *user;
+    const hsc_team *team; /* NULL: alone */
 } hsc_scan_options;
 
 /* The weights of all heads over the pairs of a file. */
@@ -409,6 +420,7 @@ typedef struct hsc_detect_options {
     int (*tell)(void *user, int n_done, int n_all); /* after each window; n_all 0: not known yet. Non-zero stops with
                                                        HSC_ECANCELED; may be NULL */
     void *user;
+    const hsc_team *team; /* NULL: alone */
 } hsc_detect_options;
 
 /* The row where a head's figure is largest: the heaviest key that the detector looks for, and the text up to the query.

@@ -3,6 +3,7 @@
  * induction, and any text for the rest. This file reads the arguments and runs; detect_report.c shows.
  */
 #include "cli/detect.h"
+#include "cli/team.h"
 
 #include <math.h>
 #include <string.h>
@@ -72,8 +73,9 @@ hsc_status hsc__detect_run_options(const hsc__detect *detect, hsc__counting *cou
                                 .seed = (uint64_t)o->seed,
                                 .max_windows = o->windows,
                                 .session = hsc__pass_session(&o->pass, o->threads, 0),
-                                .tell = hsc__counting_tell,
-                                .user = counting};
+                                .tell = hsc__team_speaks() ? hsc__counting_tell : NULL,
+                                .user = counting,
+                                .team = hsc__team()};
     hsc__counting_start(counting);
     return o->bos ? hsc__cli_find_bos(&detect->opened, o->bos, &out->bos, err) : HSC_OK;
 }
@@ -134,6 +136,7 @@ static int show(const hsc__detect *detect)
 {
     hsc__string out = {0};
     hsc_error err = {0};
+    if (!hsc__team_speaks()) return HSC__EXIT_OK;
     if (detect->options->plot && hsc__detect_map(detect, NULL, &err) != HSC_OK) return hsc__cli_fail(&err);
     if (detect->options->json) return hsc__json_print(hsc__detect_json(detect));
     if (detect->options->csv) {
@@ -159,7 +162,7 @@ int hsc__cli_detect(int argc, char **argv)
     if (status != HSC__CLI_GO_ON) return status;
     if (hsc__corpus_read(&corpus, args.n ? args.list[0] : NULL, &err) != HSC_OK) status = hsc__cli_fail(&err);
     if (status == HSC__CLI_GO_ON)
-        status = hsc__cli_open(&command, values.model, values.pass.dtype, true, &detect.opened);
+        status = hsc__cli_open(&command, values.model, values.pass.dtype, hsc__team_speaks(), &detect.opened);
     if (status == HSC__CLI_GO_ON)
         status = hsc__detect_heads(&detect, &err) == HSC_OK ? show(&detect) : hsc__cli_fail(&err);
     hsc__detect_close(&detect);

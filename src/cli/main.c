@@ -1,5 +1,6 @@
 /* The program's door: a table of subcommands, and the help that is made from it. */
 #include "cli/cli.h"
+#include "cli/team.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -128,7 +129,11 @@ static int dispatch(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0) return print_version();
     if (strcmp(argv[1], "help") == 0) return help(argc - 1, argv + 1);
     const entry *command = find(argv[1]);
-    return command ? command->run(argc - 1, argv + 1) : unknown(argv[1]);
+    if (!command) return unknown(argv[1]);
+    int status = hsc__team_start(command->name);
+    if (status == HSC__CLI_GO_ON) status = command->run(argc - 1, argv + 1);
+    hsc__team_end(status);
+    return status;
 }
 
 int main(int argc, char **argv)

@@ -3,6 +3,7 @@
  * and runs: the pairs, the confirming and the control file, the choice on one part and the judgement on another.
  */
 #include "cli/scan.h"
+#include "cli/team.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -139,8 +140,9 @@ static hsc_scan_options run_options(const hsc__scan *scan, hsc__counting *counti
                               .with_bos = o->bos != NULL,
                               .bos = scan->bos,
                               .session = hsc__pass_session(&o->pass, o->threads, 0),
-                              .tell = hsc__counting_tell,
-                              .user = counting};
+                              .tell = hsc__team_speaks() ? hsc__counting_tell : NULL,
+                              .user = counting,
+                              .team = hsc__team()};
 }
 
 static hsc_status run_file(const hsc__scan *scan, hsc__scan_file *file, const hsc_scan_store *store, hsc_error *err)
@@ -157,7 +159,7 @@ static hsc_status run_file(const hsc__scan *scan, hsc__scan_file *file, const hs
 /* --db keeps the main file's scan. */
 static hsc_status run_main(hsc__scan *scan, hsc__scan_db **db, hsc_error *err)
 {
-    if (!scan->options->db) return run_file(scan, &scan->main, NULL, err);
+    if (!scan->options->db || !hsc__team_speaks()) return run_file(scan, &scan->main, NULL, err);
     HSC_TRY(hsc__scan_db_open(db, scan, scan->main.path, err));
     hsc_scan_store store = hsc__scan_db_store(*db);
     return run_file(scan, &scan->main, &store, err);
@@ -249,7 +251,7 @@ static hsc_status run(hsc__scan *scan, hsc__scan_db **db, hsc_error *err)
     scan->counts = hsc_scan_count(scan->main.scan);
     scan->n_heads = scan->counts.n_layers * scan->counts.n_heads;
     HSC_TRY(allocate(scan, err));
-    HSC_TRY(judge(scan, err));
+    if (hsc__team_speaks()) HSC_TRY(judge(scan, err));
     if (o->null && !scan->n_null) {
         hsc__counting counting = {.path = "shuffled weights", .thing = "pair", .unit = "sentences", .per_thing = 2};
         hsc_scan_options run = run_options(scan, &counting);
@@ -264,6 +266,7 @@ static int show(const hsc__scan *scan)
     const hsc__scan_options *o = scan->options;
     hsc__string out = {0};
     hsc_error err = {0};
+    if (!hsc__team_speaks()) return HSC__EXIT_OK;
     if (o->plot && hsc__scan_plot(scan, &err) != HSC_OK) return hsc__cli_fail(&err);
     if (o->json) return hsc__json_print(hsc__scan_json(scan));
     if (o->csv) {
@@ -326,7 +329,7 @@ int hsc__cli_scan(int argc, char **argv)
     scan.confirm.path = values.confirm;
     scan.control.path = values.control;
     if (read_files(&scan, &err) != HSC_OK) return finish(&scan, db, hsc__cli_fail(&err));
-    status = hsc__cli_open(&command, values.model, values.pass.dtype, true, &scan.opened);
+    status = hsc__cli_open(&command, values.model, values.pass.dtype, hsc__team_speaks(), &scan.opened);
     if (status != HSC__CLI_GO_ON) return finish(&scan, db, status);
     if (run(&scan, &db, &err) != HSC_OK) return finish(&scan, db, hsc__cli_fail(&err));
     return finish(&scan, db, show(&scan));

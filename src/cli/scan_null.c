@@ -1,6 +1,7 @@
 /* headscope scan --null weights: the same pairs and the same statistics where the model's weights stand in a random
  * order. What its best head reaches is what the search finds where nothing was learnt. */
 #include "cli/scan.h"
+#include "cli/team.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -47,8 +48,8 @@ static hsc_status search(hsc__scan *scan, const hsc_model *model, const hsc_scan
     HSC_TRY(hsc_scan_run(&shuffled, model, scan->main.pairs, run, err));
     hsc__cli_progress_end();
     scan->weights->counts = hsc_scan_count(shuffled);
-    hsc_status status = hsc_scan_figures(shuffled, &few, heads, err);
-    if (status == HSC_OK) compare(scan, heads, scores);
+    hsc_status status = hsc__team_speaks() ? hsc_scan_figures(shuffled, &few, heads, err) : HSC_OK;
+    if (status == HSC_OK && hsc__team_speaks()) compare(scan, heads, scores);
     hsc_scan_free(shuffled);
     return status;
 }

@@ -6,17 +6,19 @@
 #include "inspect/detect.h"
 
 #include "base/status.h"
+#include "inspect/team.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Means by window, and what is only wanted over all windows. */
+/* What is kept of a window for each head: the detectors' means (NaN where no row had one), TransformerLens's, and the
+ * mean weights by distance. */
+enum { FIRST_TL = HSC_N_DETECTORS, FIRST_BIN = FIRST_TL + HSC__N_TL, N_FIGURES = FIRST_BIN + HSC_DETECT_BINS };
+
 typedef struct pile {
-    double *values; /* [n_windows][HSC_N_DETECTORS][n_heads]; NaN where no row had one */
+    double *values; /* [n_windows][N_FIGURES][n_heads] */
     size_t capacity;
     int n_windows, n_tokens;
-    double *tl;                   /* [HSC__N_TL][n_heads]: sums of windows */
-    double *bins;                 /* [n_heads][HSC_DETECT_BINS]: sums of windows' means */
     hsc_detect_example *examples; /* [HSC_N_DETECTORS][n_heads] */
 } pile;
 
@@ -80,7 +82,7 @@ static void keep_example(const hsc_detect *detect, pile *p, hsc_detector d, int 
     const hsc__window *w = &detect->window;
     const hsc__row *row = &rows_of(detect, head)[query];
     hsc_detect_example *e = &p->examples[(size_t)d * (size_t)detect->n_heads + (size_t)head];
-    if (row->key[d] < 0 || (e->n_tokens && row->figure[d] <= e->weight)) return;
+    if (row->key[d] < 0 || (e->n_tokens && row->figure[d] <= e->weight)) return; /* the first of equals stays */
     int n = query + 1 < HSC_EXAMPLE_TOKENS ? query + 1 : HSC_EXAMPLE_TOKENS;
     *e = (hsc_detect_example){.window = p->n_windows,
                               .query = query,
@@ -105,10 +107,12 @@ static double mean_figure(const hsc_detect *detect, pile *p, hsc_detector d, int
     return n ? sum / n : NAN;
 }
 
-static void add_sums(const hsc_detect *detect, pile *p, int head)
+/* values: the window's, [N_FIGURES][n_heads]. */
+static void add_sums(const hsc_detect *detect, double *values, int head)
 {
     const hsc__row *rows = rows_of(detect, head);
     double tl[HSC__N_TL] = {0}, bins[HSC_DETECT_BINS] = {0};
+    size_t n_heads = (size_t)detect->n_heads;
     int n = 0;
     for (int q = 0; q < detect->window.n; q++) {
         for (int i = 0; i < HSC__N_TL; i++) tl[i] += (double)rows[q].tl[i];
@@ -117,8 +121,9 @@ static void add_sums(const hsc_detect *detect, pile *p, int head)
         n++;
     }
     for (int i = 0; i < HSC__N_TL; i++)
-        p->tl[(size_t)i * (size_t)detect->n_heads + (size_t)head] += tl[i] / detect->window.n;
-    for (int b = 0; b < HSC_DETECT_BINS && n; b++) p->bins[(size_t)head * HSC_DETECT_BINS + (size_t)b] += bins[b] / n;
+        values[(size_t)(FIRST_TL + i) * n_heads + (size_t)head] = tl[i] / detect->window.n;
+    for (int b = 0; b < HSC_DETECT_BINS; b++)
+        values[(size_t)(FIRST_BIN + b) * n_heads + (size_t)head] = n ? bins[b] / n : 0;
 }
 
 /* A NaN among the weights reaches the shape of its row: all of it is read there. */
@@ -133,17 +138,25 @@ static hsc_status check_rows(const hsc_detect *detect, int head, hsc_error *err)
     return HSC_OK;
 }
 
+/* Windows are dealt out to the processes in turn. */
+static bool is_mine(const hsc_detect *detect, int window)
+{
+    const hsc_team *team = detect->options.team;
+    return !team || window % team->n_ranks == team->rank;
+}
+
 static hsc_status add_window(hsc_detect *detect, hsc_session *session, pile *p, hsc_error *err)
 {
-    size_t n = (size_t)HSC_N_DETECTORS * (size_t)detect->n_heads;
+    size_t n = (size_t)N_FIGURES * (size_t)detect->n_heads;
     HSC_TRY(hsc__grow(&p->values, &p->capacity, ((size_t)p->n_windows + 1) * n, sizeof *p->values, err));
-    HSC_TRY(hsc__window_forward(session, &detect->window, err));
     double *values = p->values + (size_t)p->n_windows * n;
-    for (int head = 0; head < detect->n_heads; head++) {
+    bool mine = is_mine(detect, p->n_windows);
+    if (mine) HSC_TRY(hsc__window_forward(session, &detect->window, err));
+    for (int head = 0; mine && head < detect->n_heads; head++) {
         HSC_TRY(check_rows(detect, head, err));
         for (int d = 0; d < HSC_N_DETECTORS; d++)
             values[(size_t)d * (size_t)detect->n_heads + (size_t)head] = mean_figure(detect, p, (hsc_detector)d, head);
-        add_sums(detect, p, head);
+        add_sums(detect, values, head);
     }
     p->n_windows++;
     p->n_tokens += detect->window.n_own;
@@ -182,13 +195,73 @@ static hsc_status run_windows(hsc_detect *detect, hsc__windows *windows, hsc_ses
     return HSC_OK;
 }
 
+/* ------------------------------------------------------------------------------------------------- processes ---- */
+
+/* Windows of process r come one after the other in the shared array: those of rank 0, those of rank 1, and so on. */
+static hsc_status share_values(const hsc_detect *detect, pile *p, double *all, size_t *starts, hsc_error *err)
+{
+    const hsc_team *team = detect->options.team;
+    size_t n = (size_t)N_FIGURES * (size_t)detect->n_heads, at = 0;
+    for (int r = 0; r < team->n_ranks; r++) {
+        starts[r] = at * sizeof *all;
+        for (int i = r; i < p->n_windows; i += team->n_ranks, at += n)
+            if (r == team->rank) memcpy(all + at, p->values + (size_t)i * n, n * sizeof *all);
+    }
+    starts[team->n_ranks] = at * sizeof *all;
+    HSC_TRY(hsc__team_share(team, all, starts, err));
+    at = 0;
+    for (int r = 0; r < team->n_ranks; r++)
+        for (int i = r; i < p->n_windows; i += team->n_ranks, at += n)
+            memcpy(p->values + (size_t)i * n, all + at, n * sizeof *all);
+    return HSC_OK;
+}
+
+/* The best of all processes; of equals the earlier window, as one process alone would keep it. */
+static hsc_status share_examples(const hsc_detect *detect, pile *p, hsc_detect_example *all, size_t *starts,
+                                 hsc_error *err)
+{
+    const hsc_team *team = detect->options.team;
+    size_t n = HSC_N_DETECTORS * (size_t)detect->n_heads;
+    for (int r = 0; r <= team->n_ranks; r++) starts[r] = (size_t)r * n * sizeof *all;
+    memcpy(all + (size_t)team->rank * n, p->examples, n * sizeof *all);
+    HSC_TRY(hsc__team_share(team, all, starts, err));
+    for (size_t i = 0; i < n; i++) {
+        hsc_detect_example *best = &p->examples[i];
+        *best = all[i];
+        for (int r = 1; r < team->n_ranks; r++) {
+            const hsc_detect_example *e = &all[(size_t)r * n + i];
+            bool earlier = e->weight == best->weight && e->window < best->window;
+            if (e->n_tokens && (!best->n_tokens || e->weight > best->weight || earlier)) *best = *e;
+        }
+    }
+    return HSC_OK;
+}
+
+static hsc_status share_pile(const hsc_detect *detect, pile *p, hsc_error *err)
+{
+    const hsc_team *team = detect->options.team;
+    if (!team) return HSC_OK;
+    size_t n = (size_t)p->n_windows * N_FIGURES * (size_t)detect->n_heads;
+    size_t n_examples = (size_t)team->n_ranks * HSC_N_DETECTORS * (size_t)detect->n_heads;
+    double *values = hsc__calloc(n + 1, sizeof *values);
+    hsc_detect_example *examples = hsc__calloc(n_examples, sizeof *examples);
+    size_t *starts = hsc__calloc((size_t)team->n_ranks + 1, sizeof *starts);
+    hsc_status status = values && examples && starts
+                            ? HSC_OK
+                            : hsc__fail_memory(err, n * sizeof *values, "the figures of all processes");
+    if (status == HSC_OK) status = share_values(detect, p, values, starts, err);
+    if (status == HSC_OK) status = share_examples(detect, p, examples, starts, err);
+    hsc__free(values);
+    hsc__free(examples);
+    hsc__free(starts);
+    return status;
+}
+
 static hsc_status make_pile(pile *p, int n_heads, hsc_error *err)
 {
     size_t n = (size_t)n_heads;
-    p->tl = hsc__calloc(HSC__N_TL * n, sizeof *p->tl);
-    p->bins = hsc__calloc(HSC_DETECT_BINS * n, sizeof *p->bins);
     p->examples = hsc__calloc(HSC_N_DETECTORS * n, sizeof *p->examples);
-    if (p->tl && p->bins && p->examples) return HSC_OK;
+    if (p->examples) return HSC_OK;
     return hsc__fail_memory(err, HSC_N_DETECTORS * n * sizeof *p->examples, "the detectors' figures");
 }
 
@@ -201,7 +274,9 @@ static hsc_status run_session(hsc_detect *detect, hsc__windows *windows, hsc_ses
     HSC_TRY(make_pile(&detect->random, detect->n_heads, err));
     hsc_observer observer = {.site = HSC_PATTERN, .layer = -1, .fn = take_rows, .user = detect};
     HSC_TRY(hsc_session_observe(session, &observer, err));
-    return run_windows(detect, windows, session, err);
+    HSC_TRY(run_windows(detect, windows, session, err));
+    HSC_TRY(share_pile(detect, &detect->random, err));
+    return share_pile(detect, &detect->text, err);
 }
 
 static void count(hsc_detect *detect, const hsc__windows *windows)
@@ -254,8 +329,6 @@ hsc_status hsc_detect_run(hsc_detect **out, const hsc_model *model, const char *
 static void free_pile(pile *p)
 {
     hsc__free(p->values);
-    hsc__free(p->tl);
-    hsc__free(p->bins);
     hsc__free(p->examples);
 }
 
@@ -288,10 +361,20 @@ static int gather(const hsc_detect *detect, const pile *p, hsc_detector detector
     size_t n_heads = (size_t)detect->n_heads;
     int n = 0;
     for (int i = 0; i < p->n_windows; i++) {
-        const double *row = p->values + ((size_t)i * HSC_N_DETECTORS + (size_t)detector) * n_heads;
+        const double *row = p->values + ((size_t)i * N_FIGURES + (size_t)detector) * n_heads;
         if (!isnan(row[0])) memcpy(table + (size_t)n++ * n_heads, row, n_heads * sizeof *table);
     }
     return n;
+}
+
+/* Over all windows, in their order. */
+static double mean_over(const hsc_detect *detect, const pile *p, int figure, int head)
+{
+    size_t n_heads = (size_t)detect->n_heads;
+    double sum = 0;
+    for (int i = 0; i < p->n_windows; i++)
+        sum += p->values[((size_t)i * N_FIGURES + (size_t)figure) * n_heads + (size_t)head];
+    return sum / p->n_windows;
 }
 
 static double tl_score(const hsc_detect *detect, const pile *p, hsc_detector detector, int head)
@@ -301,7 +384,7 @@ static double tl_score(const hsc_detect *detect, const pile *p, hsc_detector det
                 : detector == HSC_DETECT_INDUCTION ? HSC__TL_INDUCTION
                                                    : -1;
     if (which < 0) return NAN;
-    return p->tl[(size_t)which * (size_t)detect->n_heads + (size_t)head] / p->n_windows;
+    return mean_over(detect, p, FIRST_TL + which, head);
 }
 
 static hsc_status fill_scores(const hsc_detect *detect, hsc_detector detector, double *values, hsc_interval *ci,
@@ -339,5 +422,7 @@ hsc_status hsc_detect_scores(const hsc_detect *detect, hsc_detector detector, hs
 void hsc_detect_profile(const hsc_detect *detect, double *out)
 {
     const pile *p = detect->counts.on_random ? &detect->random : &detect->text;
-    for (size_t i = 0; i < (size_t)detect->n_heads * HSC_DETECT_BINS; i++) out[i] = p->bins[i] / p->n_windows;
+    for (int h = 0; h < detect->n_heads; h++)
+        for (int b = 0; b < HSC_DETECT_BINS; b++)
+            out[(size_t)h * HSC_DETECT_BINS + (size_t)b] = mean_over(detect, p, FIRST_BIN + b, h);
 }

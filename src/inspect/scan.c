@@ -2,6 +2,29 @@
 #include "inspect/scan.h"
 
 #include "base/status.h"
+#include "inspect/team.h"
+
+/* Rank 0 tells the others what it loaded: whether, and the weights. */
+static hsc_status share_loaded(hsc_scan *scan, hsc_error *err)
+{
+    const hsc_team *team = scan->options.team;
+    size_t n = (size_t)scan->n_used, floats = 2 * (size_t)scan->n_heads;
+    if (!team) return HSC_OK;
+    unsigned char *loaded = hsc__calloc(n + 1, 1);
+    size_t *starts = hsc__calloc((size_t)team->n_ranks + 1, sizeof *starts);
+    hsc_status status = loaded && starts ? HSC_OK : hsc__fail_memory(err, n, "the weights");
+    for (size_t i = 0; i < n && status == HSC_OK; i++) loaded[i] = scan->pairs[i].loaded;
+    for (int r = 1; r <= team->n_ranks && status == HSC_OK; r++) starts[r] = n;
+    if (status == HSC_OK) status = hsc__team_share(team, loaded, starts, err);
+    for (size_t i = 0; i < n && status == HSC_OK; i++) {
+        scan->pairs[i].loaded = loaded[i];
+        for (int r = 1; r <= team->n_ranks; r++) starts[r] = floats * sizeof *scan->seen;
+        if (loaded[i]) status = hsc__team_share(team, scan->seen + i * floats, starts, err);
+    }
+    hsc__free(loaded);
+    hsc__free(starts);
+    return status;
+}
 
 /* Weights that an earlier run left behind. */
 static void load_stored(hsc_scan *scan)
@@ -21,6 +44,7 @@ static hsc_status run(hsc_scan *scan, hsc_error *err)
     scan->seen = hsc__calloc(n, sizeof *scan->seen);
     if (!scan->seen) return hsc__fail_memory(err, n * sizeof *scan->seen, "the weights");
     load_stored(scan);
+    HSC_TRY(share_loaded(scan, err));
     HSC_TRY(hsc__scan_passes(scan, err));
     HSC_TRY(hsc__scan_tabulate(scan, err));
     return hsc__scan_rules(scan, err);

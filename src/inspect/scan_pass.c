@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "base/status.h"
 #include "inspect/scan.h"
+#include "inspect/team.h"
 
 #include <math.h>
 #include <string.h>
@@ -163,15 +164,57 @@ static hsc_status run_batch(batch *b, hsc_error *err)
     return keep_rows(b, err);
 }
 
-static hsc_status store_batch(const batch *b, hsc_error *err)
+/* Pairs of all processes, in their order. */
+static hsc_status store_round(const batch *b, const int *pairs, int n, hsc_error *err)
 {
     const hsc_scan_store *store = b->scan->options.store;
-    if (!store) return HSC_OK;
-    for (int k = 0; k < b->n; k++) {
-        const hsc__scan_pair *pair = &b->scan->pairs[b->pairs[k]];
-        HSC_TRY(store->save(store->user, pair->pair, pair->digest, hsc__seen_of(b->scan, b->pairs[k], 0), err));
+    if (!store || (b->scan->options.team && b->scan->options.team->rank)) return HSC_OK;
+    for (int k = 0; k < n; k++) {
+        const hsc__scan_pair *pair = &b->scan->pairs[pairs[k]];
+        HSC_TRY(store->save(store->user, pair->pair, pair->digest, hsc__seen_of(b->scan, pairs[k], 0), err));
     }
     return store->flush ? store->flush(store->user, err) : HSC_OK;
+}
+
+/* Where process r's part of n things begins: the first ones have one more. */
+static int part_start(int n, int n_ranks, int r)
+{
+    return r * (n / n_ranks) + (r < n % n_ranks ? r : n % n_ranks);
+}
+
+/* Every process has the weights of the round's pairs [n]; process r ran those from part_start on. */
+static hsc_status share_round(const batch *b, const int *pairs, int n, hsc_error *err)
+{
+    hsc_scan *scan = b->scan;
+    const hsc_team *team = scan->options.team;
+    size_t row = 2 * (size_t)scan->n_heads;
+    hsc_seen *all = hsc__calloc((size_t)n * row, sizeof *all);
+    size_t *starts = hsc__calloc((size_t)team->n_ranks + 1, sizeof *starts);
+    hsc_status status = hsc__fail_memory(err, (size_t)n * row * sizeof *all, "the weights of a round");
+    if (all && starts) {
+        for (int r = 0; r <= team->n_ranks; r++)
+            starts[r] = (size_t)part_start(n, team->n_ranks, r) * row * sizeof *all;
+        for (int k = 0; k < n; k++)
+            memcpy(all + (size_t)k * row, scan->seen + (size_t)pairs[k] * row, row * sizeof *all);
+        status = hsc__team_share(team, all, starts, err);
+        for (int k = 0; k < n && status == HSC_OK; k++)
+            memcpy(scan->seen + (size_t)pairs[k] * row, all + (size_t)k * row, row * sizeof *all);
+    }
+    hsc__free(all);
+    hsc__free(starts);
+    return status;
+}
+
+/* A batch of each process. */
+static hsc_status run_round(batch *b, const int *pairs, int n, hsc_error *err)
+{
+    const hsc_team *team = b->scan->options.team;
+    int first = team ? part_start(n, team->n_ranks, team->rank) : 0;
+    b->n = (team ? part_start(n, team->n_ranks, team->rank + 1) : n) - first;
+    memcpy(b->pairs, pairs + first, (size_t)b->n * sizeof *pairs);
+    if (b->n) HSC_TRY(run_batch(b, err));
+    if (team) HSC_TRY(share_round(b, pairs, n, err));
+    return store_round(b, pairs, n, err);
 }
 
 static hsc_status tell(const hsc_scan *scan, int n_done, hsc_error *err)
@@ -182,21 +225,30 @@ static hsc_status tell(const hsc_scan *scan, int n_done, hsc_error *err)
     return HSC_OK;
 }
 
-static hsc_status run_all(batch *b, int n_todo, hsc_error *err)
+/* todo: [n_todo] pairs that are not loaded. */
+static hsc_status run_rounds(batch *b, const int *todo, int n_todo, hsc_error *err)
 {
     hsc_scan *scan = b->scan;
-    int n_done = scan->n_used - n_todo;
-    HSC_TRY(tell(scan, n_done, err));
-    for (int next = 0; next < scan->n_used;) {
-        for (b->n = 0; next < scan->n_used && b->n < b->most_pairs; next++)
-            if (!scan->pairs[next].loaded) b->pairs[b->n++] = next;
-        if (b->n == 0) break;
-        HSC_TRY(run_batch(b, err));
-        HSC_TRY(store_batch(b, err));
-        n_done += b->n;
-        HSC_TRY(tell(scan, n_done, err));
+    int n_loaded = scan->n_used - n_todo;
+    int most = b->most_pairs * (scan->options.team ? scan->options.team->n_ranks : 1);
+    HSC_TRY(tell(scan, n_loaded, err));
+    for (int at = 0; at < n_todo; at += most) {
+        int n = n_todo - at < most ? n_todo - at : most;
+        HSC_TRY(run_round(b, todo + at, n, err));
+        HSC_TRY(tell(scan, n_loaded + at + n, err));
     }
     return HSC_OK;
+}
+
+static hsc_status run_all(batch *b, int n_todo, hsc_error *err)
+{
+    int n = 0, *todo = hsc__calloc((size_t)n_todo, sizeof *todo);
+    if (!todo) return hsc__fail_memory(err, (size_t)n_todo * sizeof *todo, "the pairs to run");
+    for (int i = 0; i < b->scan->n_used; i++)
+        if (!b->scan->pairs[i].loaded) todo[n++] = i;
+    hsc_status status = run_rounds(b, todo, n, err);
+    hsc__free(todo);
+    return status;
 }
 
 /* The longest wording decides how many pairs go together. */
