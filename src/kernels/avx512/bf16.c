@@ -1,7 +1,7 @@
 /*
  * The bf16 compute kind with AVX-512's dot product of pairs (VDPBF16PS). Each output is one lane that takes its pairs
  * in rising k. Few rows take bfloat16 weights as they are mapped: pairs of 16 rows are turned round in registers and
- * multiplied at once.
+ * multiplied at once. Packing is that of every level; a tile here multiplies pairs as they lie, without widening them.
  */
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512bf16"))), apply_to = function)
@@ -65,43 +65,7 @@ static void pack_pairs(const unsigned char *const rows[VL], size_t row_bytes, in
     }
 }
 
-static void pack_bf16_rows(const unsigned char *w, size_t row_bytes, int n_out, int64_t k0, int n_k, uint32_t *panel)
-{
-    static const unsigned char zeros[2 * HSC__K_CHUNK];
-    for (int v = 0; v < NV; v++) {
-        const unsigned char *rows[VL];
-        for (int i = 0; i < VL; i++) {
-            int o = v * VL + i;
-            rows[i] = o < n_out ? w + (size_t)o * row_bytes + 2 * (size_t)k0 : zeros;
-        }
-        pack_pairs(rows, row_bytes, n_k, panel + v * VL);
-    }
-}
-
-void hsc__avx512_pack_bf16(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k,
-                           uint32_t *panel)
-{
-    float wide[HSC__K_CHUNK * NR];
-    for (int done = 0; done < n_k; done += HSC__K_CHUNK, panel += HSC__K_CHUNK / 2 * NR) {
-        int n = n_k - done < HSC__K_CHUNK ? n_k - done : HSC__K_CHUNK;
-        if (dtype == HSC_BF16) {
-            pack_bf16_rows(w, row_bytes, n_out, k0 + done, n, panel);
-            continue;
-        }
-        hsc__avx512_pack(dtype, w, row_bytes, n_out, k0 + done, n, wide);
-        pair_up(wide, n, panel);
-    }
-}
-
-void hsc__avx512_pack_t_bf16(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int n_k, uint32_t *panel)
-{
-    float wide[HSC__K_CHUNK * NR];
-    for (int done = 0; done < n_k; done += HSC__K_CHUNK, panel += HSC__K_CHUNK / 2 * NR) {
-        int n = n_k - done < HSC__K_CHUNK ? n_k - done : HSC__K_CHUNK;
-        hsc__avx512_pack_t(dtype, (const char *)w + (size_t)done * row_bytes, row_bytes, n_out, n, wide);
-        pair_up(wide, n, panel);
-    }
-}
+#include "kernels/simd/bf16_pack.h"
 
 /* One tile of `rows` rows; `tail` cuts the second vector, or the first when there is one. */
 INLINE void tile(const int rows, const int vecs, hsc__gemm_mode mode, int n_k, const uint16_t *x, size_t x_stride,

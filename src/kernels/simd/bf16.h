@@ -42,8 +42,9 @@ static void pair_up(const float *wide, int n_k, uint32_t *panel)
 }
 
 /* Rows of bfloat16 lie as pairs already: 32-bit words, turned round. */
-static void pack_pairs(const unsigned char *const rows[VL], int n_k, uint32_t *panel)
+static void pack_pairs(const unsigned char *const rows[VL], size_t row_bytes, int n_k, uint32_t *panel)
 {
+    (void)row_bytes;
     for (int k = 0; k < n_k; k += 2 * VL) {
         int left = n_k - k < 2 * VL ? n_k - k : 2 * VL; /* values */
         vf t[VL];
@@ -57,43 +58,7 @@ static void pack_pairs(const unsigned char *const rows[VL], int n_k, uint32_t *p
     }
 }
 
-static void pack_bf16_rows(const unsigned char *w, size_t row_bytes, int n_out, int64_t k0, int n_k, uint32_t *panel)
-{
-    static const unsigned char zeros[2 * HSC__K_CHUNK];
-    for (int v = 0; v < NV; v++) {
-        const unsigned char *rows[VL];
-        for (int i = 0; i < VL; i++) {
-            int o = v * VL + i;
-            rows[i] = o < n_out ? w + (size_t)o * row_bytes + 2 * (size_t)k0 : zeros;
-        }
-        pack_pairs(rows, n_k, panel + v * VL);
-    }
-}
-
-void KERNEL(pack_bf16)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int64_t k0, int n_k,
-                       uint32_t *panel)
-{
-    float wide[HSC__K_CHUNK * NR];
-    for (int done = 0; done < n_k; done += HSC__K_CHUNK, panel += HSC__K_CHUNK / 2 * NR) {
-        int n = n_k - done < HSC__K_CHUNK ? n_k - done : HSC__K_CHUNK;
-        if (dtype == HSC_BF16) {
-            pack_bf16_rows(w, row_bytes, n_out, k0 + done, n, panel);
-            continue;
-        }
-        KERNEL(pack)(dtype, w, row_bytes, n_out, k0 + done, n, wide);
-        pair_up(wide, n, panel);
-    }
-}
-
-void KERNEL(pack_t_bf16)(hsc_dtype dtype, const void *w, size_t row_bytes, int n_out, int n_k, uint32_t *panel)
-{
-    float wide[HSC__K_CHUNK * NR];
-    for (int done = 0; done < n_k; done += HSC__K_CHUNK, panel += HSC__K_CHUNK / 2 * NR) {
-        int n = n_k - done < HSC__K_CHUNK ? n_k - done : HSC__K_CHUNK;
-        KERNEL(pack_t)(dtype, (const char *)w + (size_t)done * row_bytes, row_bytes, n_out, n, wide);
-        pair_up(wide, n, panel);
-    }
-}
+#include "kernels/simd/bf16_pack.h"
 
 /* Pairs become floats, [n_k][NR]. */
 static void widen_panel(const uint32_t *panel, int n_k, float *wide)
