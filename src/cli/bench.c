@@ -153,9 +153,10 @@ static hsc_status likeliest(const hsc_view *logits, hsc_token *out, hsc_error *e
 {
     int64_t best = 0;
     for (int64_t i = 0; i < logits->shape[1]; i++) {
+        if (logits->data[i] <= logits->data[best]) continue;
         HSC_FAIL_IF(isnan(logits->data[i]), HSC_EFORMAT,
                     "the model's logits are not numbers: that of token %lld is NaN", (long long)i);
-        if (logits->data[i] > logits->data[best]) best = i;
+        best = i;
     }
     *out = (hsc_token)best;
     return HSC_OK;

@@ -57,8 +57,18 @@ INLINE void prepare(hsc_dtype dtype, const group *g, int q, size_t offset, vf t[
     vf_quad(t + q, next);
 }
 
-/* in_order: memory is read row group by row group, so that what comes next is fetched line by line. */
-INLINE void plain_blocks(const int rows, const bool in_order, hsc_dtype dtype, const group *g, int n_k, vf sum[MR])
+/* Of one row in order: a chunk's sum is put aside when the next one begins at k. */
+INLINE void fold(int k, vf *sum, vf *total)
+{
+    if (k == 0 || k % HSC__K_CHUNK != 0) return;
+    *total = k == HSC__K_CHUNK ? *sum : vf_add(*total, *sum);
+    *sum = vf_zero();
+}
+
+/* in_order: one row takes all of k, and memory is read group by group, so that what comes next is fetched line by line.
+ */
+INLINE void plain_blocks(const int rows, const bool in_order, hsc_dtype dtype, const group *g, int n_k, vf sum[MR],
+                         vf *total)
 {
     const size_t size = (size_t)hsc__dtype_block_bytes(dtype);
     const unsigned char *line = g->line;
@@ -66,8 +76,11 @@ INLINE void plain_blocks(const int rows, const bool in_order, hsc_dtype dtype, c
     prepare(dtype, g, 0, 0, t, now);
     for (int k = 0; k < n_k; k += VL) {
         size_t last = (size_t)(k + VL < n_k ? k + VL : k) * size;
-        if (in_order) fetch_run(line, (int)(VL * VL * size / 64));
-        line += VL * VL * size;
+        if (in_order) {
+            fold(k, sum, total);
+            fetch_run(line, (int)(VL * VL * size / 64));
+            line += VL * VL * size;
+        }
         UNROLL
         for (int i = 0; i < VL && !in_order; i++) {
             if ((size_t)k * size % 64 < VL * size) fetch_far(g->rows[i] + (size_t)k * size + g->ahead);
@@ -85,10 +98,10 @@ INLINE void plain_blocks(const int rows, const bool in_order, hsc_dtype dtype, c
 
 INLINE void plain_group(const int rows, const bool in_order, hsc_dtype dtype, const group *g)
 {
-    vf sum[MR];
+    vf sum[MR], total = vf_zero();
     start_sums(rows, sum);
     int whole = g->n_k / VL * VL;
-    if (whole > 0) plain_blocks(rows, in_order, dtype, g, whole, sum);
+    if (whole > 0) plain_blocks(rows, in_order, dtype, g, whole, sum, &total);
     if (whole < g->n_k) {
         const size_t offset = (size_t)whole * (size_t)hsc__dtype_block_bytes(dtype);
         float rest[VL * VL];
@@ -96,8 +109,10 @@ INLINE void plain_group(const int rows, const bool in_order, hsc_dtype dtype, co
         for (int i = 0; i < VL; i++) t[i] = load_values_part(dtype, g->rows[i] + offset, part(g->n_k - whole));
         vf_transpose(t);
         for (int i = 0; i < VL; i++) vf_store(rest + i * VL, t[i]);
+        if (in_order) fold(whole, sum, &total);
         for (int k = whole; k < g->n_k; k++) take(rows, vf_load(rest + (k - whole) * VL), g->x + k, sum);
     }
+    if (in_order && g->n_k > HSC__K_CHUNK) sum[0] = vf_add(total, sum[0]);
     end_sums(rows, sum, g->sum);
 }
 
@@ -304,24 +319,14 @@ static void few_outputs(chunk *c, int64_t n_in, const float *x, size_t x_stride)
     }
 }
 
-/* One row takes all of k for VL outputs at once: weights are read, and fetched ahead, in the order in which they lie.
- */
+/* VL outputs of one row: weights are read, and fetched ahead, in the order in which they lie. */
 INLINE vf one_row(hsc_dtype dtype, const unsigned char *w, size_t row_bytes, int n_out, int64_t n_in, const float *x)
 {
-    vf sum = vf_zero(), total;
-    group g = {.x = x, .sum = &sum};
+    vf sum;
+    group g = {.x = x, .sum = &sum, .n_k = (int)n_in, .line = w + VL * row_bytes};
     find_rows(g.rows, w, row_bytes, n_out);
-    g.line = w + VL * row_bytes;
-    for (int64_t k0 = 0; k0 < n_in; k0 += HSC__K_CHUNK) {
-        g.n_k = n_in - k0 < HSC__K_CHUNK ? (int)(n_in - k0) : HSC__K_CHUNK;
-        plain_group(1, true, dtype, &g);
-        total = k0 ? vf_add(total, sum) : sum;
-        UNROLL
-        for (int i = 0; i < VL; i++) g.rows[i] += HSC__K_CHUNK * hsc__dtype_block_bytes(dtype);
-        g.x += HSC__K_CHUNK;
-        g.line += VL * HSC__K_CHUNK * hsc__dtype_block_bytes(dtype);
-    }
-    return total;
+    plain_group(1, true, dtype, &g);
+    return sum;
 }
 
 typedef void (*one_row_fn)(const unsigned char *w, size_t row_bytes, int n_out, int64_t n_in, const float *x, float *y);
