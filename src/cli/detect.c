@@ -19,6 +19,8 @@ static const hsc__option options[] = {
      "Heads of each detector (default 3, and 10 with --by)."},
     {"tl", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__detect_options, tl), 0, 0,
      "Show beside it what TransformerLens's detect_head gives: all rows, special tokens too."},
+    {"db", 0, HSC__OPT_TEXT, "FILE", offsetof(hsc__detect_options, db), 0, 0,
+     "Keep scores, intervals and examples in this SQLite database; scan's may be the same."},
     HSC__DETECT_OPTIONS_SHOWN,
     HSC__OPTION_HEADING("The pass"),
     HSC__OPTIONS_PASS(hsc__detect_options, pass),
@@ -137,6 +139,7 @@ static int show(const hsc__detect *detect)
     hsc__string out = {0};
     hsc_error err = {0};
     if (!hsc__team_speaks()) return HSC__EXIT_OK;
+    if (detect->options->db && hsc__detect_keep(detect, &err) != HSC_OK) return hsc__cli_fail(&err);
     if (detect->options->plot && hsc__detect_map(detect, NULL, &err) != HSC_OK) return hsc__cli_fail(&err);
     if (detect->options->json) return hsc__json_print(hsc__detect_json(detect));
     if (detect->options->csv) {

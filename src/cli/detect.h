@@ -5,7 +5,7 @@
 #include "cli/heads.h"
 
 typedef struct hsc__detect_options {
-    const char *model, *bos, *by, *plot;
+    const char *model, *bos, *by, *plot, *db;
     int sequences, length, windows, top, seed, threads;
     hsc__pass_options pass;
     bool tl, json, csv;
@@ -102,7 +102,13 @@ void hsc__detect_add_where(const hsc__detect *detect, hsc__string *out);
 /* The same in an object. */
 void hsc__json_set_where(json_t *object, const hsc__detect *detect);
 
+/* --db: keeps everything. */
+hsc_status hsc__detect_keep(const hsc__detect *detect, hsc_error *err);
+
 /* ---- detect_report.c ---- */
+
+/* The text of an example up to its query. */
+void hsc__detect_example_text(const hsc__detect *detect, const hsc_detect_example *example, hsc__string *out);
 
 hsc_status hsc__detect_text(const hsc__detect *detect, hsc__string *out, hsc_error *err);
 void hsc__detect_csv(const hsc__detect *detect, hsc__string *out);

@@ -24,6 +24,24 @@ static void add_token(const hsc__detect *detect, hsc__string *out, hsc_token id)
     else hsc__string_printf(out, " %d", id);
 }
 
+/* Decoded together, so that pieces of a word join and blanks stand where the text had them. */
+static void add_tokens(const hsc__detect *detect, hsc__string *out, const hsc_token *ids, int n)
+{
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(detect->opened.model, NULL);
+    int64_t n_bytes = tokenizer ? hsc_decode(tokenizer, ids, (size_t)n, NULL, 0) : -1;
+    char *bytes = n_bytes > 0 ? hsc__malloc((size_t)n_bytes) : NULL;
+    if (bytes && hsc_decode(tokenizer, ids, (size_t)n, bytes, (size_t)n_bytes) == n_bytes)
+        hsc__string_add(out, bytes, (size_t)n_bytes);
+    else
+        for (int i = 0; i < n && n_bytes; i++) add_token(detect, out, ids[i]);
+    hsc__free(bytes);
+}
+
+void hsc__detect_example_text(const hsc__detect *detect, const hsc_detect_example *e, hsc__string *out)
+{
+    add_tokens(detect, out, e->tokens, e->n_tokens);
+}
+
 /* ---------------------------------------------------------------------------------------------------------- where ----
  */
 
@@ -68,15 +86,19 @@ void hsc__json_set_where(json_t *object, const hsc__detect *detect)
 /* The end of the text up to the query, in [ ], and the key. */
 static void add_example(const hsc__detect *detect, const hsc_detect_example *e, hsc__string *out)
 {
-    hsc__string text = {0}, label = {0};
+    hsc__string text = {0}, label = {0}, whole = {0};
     if (!e->n_tokens) return;
-    for (int i = 0; i + 1 < e->n_tokens; i++) add_token(detect, &text, e->tokens[i]);
+    add_tokens(detect, &text, e->tokens, e->n_tokens - 1);
+    add_tokens(detect, &whole, e->tokens, e->n_tokens);
+    size_t n_before = text.n; /* what the query adds to it is the query's text */
+    bool goes_on = whole.n > n_before && (!n_before || memcmp(whole.data, text.data, n_before) == 0);
     size_t from = text.n > CONTEXT ? text.n - CONTEXT : 0;
     while (from < text.n && ((unsigned char)text.data[from] & 0xC0) == 0x80) from++;
     if (text.n) hsc__text_label(&label, text.data + from, text.n - from);
     text.n = 0;
     hsc__string_printf(out, "  %.3f %s", (double)e->weight, label.n ? label.data : "");
-    add_token(detect, &text, e->tokens[e->n_tokens - 1]);
+    if (goes_on) hsc__string_add(&text, whole.data + n_before, whole.n - n_before);
+    else add_token(detect, &text, e->tokens[e->n_tokens - 1]);
     hsc__string_text(out, "[");
     hsc__text_label(out, text.data, text.n);
     text.n = 0;
@@ -84,7 +106,8 @@ static void add_example(const hsc__detect *detect, const hsc_detect_example *e, 
     hsc__string_text(out, "] -> ");
     hsc__text_label(out, text.data, text.n);
     hsc__string_printf(out, " (%d to %d)", e->query, e->key);
-    if (text.failed || label.failed) out->failed = true;
+    if (text.failed || label.failed || whole.failed) out->failed = true;
+    hsc__string_free(&whole);
     hsc__string_free(&text);
     hsc__string_free(&label);
 }
@@ -181,11 +204,6 @@ hsc_status hsc__detect_map(const hsc__detect *detect, hsc__string *out, hsc_erro
 /* --------------------------------------------------------------------------------------------------- CSV and JSON ----
  */
 
-static void example_text(const hsc__detect *detect, const hsc_detect_example *e, hsc__string *out)
-{
-    for (int i = 0; i < e->n_tokens; i++) add_token(detect, out, e->tokens[i]);
-}
-
 static void add_csv_row(const hsc__detect *detect, int detector, int head, hsc__string *out)
 {
     const hsc_detect_score *s = hsc__detect_score(detect, detector, head);
@@ -197,7 +215,7 @@ static void add_csv_row(const hsc__detect *detect, int detector, int head, hsc__
         hsc__string text = {0};
         hsc__csv_number(out, (double)s->best.weight);
         hsc__string_printf(out, ",%d,%d,%d,", s->best.window, s->best.query, s->best.key);
-        example_text(detect, &s->best, &text);
+        hsc__detect_example_text(detect, &s->best, &text);
         hsc__csv_field(out, text.data, text.n);
         hsc__string_free(&text);
     } else {
@@ -219,7 +237,7 @@ static json_t *json_example(const hsc__detect *detect, const hsc_detect_example 
     if (!e->n_tokens) return json_null();
     json_t *object = json_pack("{s:i, s:i, s:i}", "window", e->window, "query", e->query, "key", e->key);
     json_object_set_new(object, "weight", hsc__json_number((double)e->weight));
-    example_text(detect, e, &text);
+    hsc__detect_example_text(detect, e, &text);
     if (!text.failed) hsc__json_set_text(object, text.data, text.n);
     text.n = 0;
     json_t *key = json_pack("{s:i}", "id", (int)e->key_id);

@@ -53,6 +53,27 @@ typedef struct hsc__scan {
     hsc__scan_weights *weights; /* of --null weights; NULL */
 } hsc__scan;
 
+/* Figures of a head `h` that CSV and the database have, by their column: X(name, value). */
+#define HSC__HEAD_FIGURES(X)                                                                                           \
+    X(a1, h->a1)                                                                                                       \
+    X(b1, h->b1)                                                                                                       \
+    X(a2, h->a2)                                                                                                       \
+    X(b2, h->b2)                                                                                                       \
+    X(shift, h->shift)                                                                                                 \
+    X(ci_low, h->ci.low)                                                                                               \
+    X(ci_high, h->ci.high)                                                                                             \
+    X(dz, h->dz)                                                                                                       \
+    X(share, h->share)                                                                                                 \
+    X(mass, h->mass)                                                                                                   \
+    X(sink, h->sink)                                                                                                   \
+    X(p, h->p)                                                                                                         \
+    X(p_fwer, h->p_fwer)                                                                                               \
+    X(q, h->q)                                                                                                         \
+    X(accuracy, h->accuracy)                                                                                           \
+    X(acc_low, h->acc_ci.low)                                                                                          \
+    X(acc_high, h->acc_ci.high)                                                                                        \
+    X(pair_accuracy, h->pair_accuracy)
+
 /* Tests of the run: heads that are not all 0. */
 int hsc__scan_tests(const hsc__scan *scan);
 

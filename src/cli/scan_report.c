@@ -247,30 +247,19 @@ void hsc__scan_text(const hsc__scan *scan, hsc__string *out)
 
 void hsc__scan_csv(const hsc__scan *scan, hsc__string *out)
 {
-    hsc__string_text(out, "layer,head,name,a1,b1,a2,b2,shift,ci_low,ci_high,dz,share,mass,sink,p,p_fwer,q,accuracy,"
-                          "acc_low,acc_high,accuracy_equal,pair_accuracy,p_pairs\n");
+    hsc__string_text(out, "layer,head,name"
+#define COLUMN(name, value) "," #name
+                     HSC__HEAD_FIGURES(COLUMN)
+#undef COLUMN
+                         ",accuracy_equal,p_pairs\n");
     for (int i = 0; i < scan->n_heads; i++) {
         const hsc_scan_head *h = &scan->heads[scan->order[i]];
-        const double values[] = {h->a1,
-                                 h->b1,
-                                 h->a2,
-                                 h->b2,
-                                 h->shift,
-                                 h->ci.low,
-                                 h->ci.high,
-                                 h->dz,
-                                 h->share,
-                                 h->mass,
-                                 h->sink,
-                                 h->p,
-                                 h->p_fwer,
-                                 h->q,
-                                 h->accuracy,
-                                 h->acc_ci.low,
-                                 h->acc_ci.high,
-                                 h->accuracy_equal,
-                                 h->pair_accuracy,
-                                 h->p_pairs};
+        const double values[] = {
+#define VALUE(name, value) value,
+            HSC__HEAD_FIGURES(VALUE)
+#undef VALUE
+                h->accuracy_equal,
+            h->p_pairs};
         hsc__string_printf(out, "%d,%d,L%dH%d", h->layer, h->head, h->layer, h->head);
         for (size_t k = 0; k < sizeof values / sizeof *values; k++) hsc__csv_number(out, values[k]);
         hsc__string_text(out, "\n");

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import math
+import sqlite3
 import statistics
 import unittest
 
@@ -49,6 +50,31 @@ class DetectTest(ProgramTest):
 
     def heads(self, result):
         return {(h["layer"], h["head"]): h for h in result["heads"]}
+
+    def test_database(self):
+        path, text = self.folder / "heads.sqlite", self.write(TEXT)
+        said = self.json("detect", "-m", TINY, text, "--db", path)
+        self.good("detect", "-m", TINY, text, "--db", path)  # again: replaced, not doubled
+        self.good("detect", "-m", TINY, text, "--db", path, "--seed", 1)
+        with sqlite3.connect(path) as db:
+            runs = db.execute("SELECT id, corpus, n_windows, n_tokens, seed FROM detections ORDER BY seed").fetchall()
+            rows = db.execute("SELECT layer, head, detector, score, ci_low, weight, query, key, text FROM scores"
+                              " WHERE detection = ?", (runs[0][0],)).fetchall()
+        self.assertEqual([r[1:] for r in runs], [(str(text), 1, said["n_tokens"], seed) for seed in (0, 1)])
+        self.assertEqual(len(rows), len(said["heads"]) * len(NAMES))
+        for layer, head, name, score, low, weight, query, key, example in rows:
+            want = self.heads(said)[layer, head]["scores"][name]
+            if want["score"] is None:
+                self.assertIsNone(score)
+                continue
+            self.assertAlmostEqual(score, want["score"], delta=1e-8)
+            self.assertEqual(low is None, want["ci"] is None)
+            best = want["best"]
+            self.assertEqual((query, key, example), (best["query"], best["key"], best["text"]) if best else (None,) * 3)
+        pairs = self.write("One day, [a:Tom] and [b:Mia] had a ball. {Mia|Tom} gave it [q:to] me.\n", "pairs.txt")
+        self.good("scan", "-m", TINY, pairs, "--db", path)  # one file for both
+        other = self.write("not a database, but long enough to be read as a header of one", "other.sqlite")
+        self.bad(1, "detect", "-m", TINY, text, "--db", other, says=["other.sqlite"])
 
     def test_definitions(self):
         said = self.json("tokenize", "-m", TINY, TEXT)
