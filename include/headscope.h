@@ -168,6 +168,10 @@ HSC_API const char *hsc_token_bytes(const hsc_tokenizer *tokenizer, hsc_token id
 /* Non-zero for a special (control) token such as <|endoftext|>. */
 HSC_API int hsc_token_is_special(const hsc_tokenizer *tokenizer, hsc_token id);
 
+/* The token that begins a text: the BOS that the files name (whether or not it is added to every text), else what the
+ * post-processor puts first ([CLS]); -1: none. */
+HSC_API hsc_token hsc_tokenizer_bos(const hsc_tokenizer *tokenizer);
+
 /* The id of the token with exactly this content (added tokens first), or -1. */
 HSC_API hsc_token hsc_token_find(const hsc_tokenizer *tokenizer, const char *bytes, size_t n_bytes);
 

@@ -23,11 +23,12 @@ typedef struct hsc__detect_options {
         {"bos",                                                                                                        \
          0,                                                                                                            \
          HSC__OPT_TEXT,                                                                                                \
-         "TOKEN",                                                                                                      \
+         "TOKEN|own",                                                                                                  \
          offsetof(hsc__detect_options, bos),                                                                           \
          0,                                                                                                            \
          0,                                                                                                            \
-         "Begin each window with this token, \"<|endoftext|>\", where the tokenizer does not."},                       \
+         "Begin each window with this token, \"<|endoftext|>\", or the model's own BOS (own), where the tokenizer "    \
+         "does not."},                                                                                                 \
         {"sequences",                                                                                                  \
          0,                                                                                                            \
          HSC__OPT_INT,                                                                                                 \

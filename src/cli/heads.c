@@ -170,7 +170,9 @@ hsc_status hsc__cli_find_bos(const hsc__opened *opened, const char *text, hsc_to
 {
     const hsc_tokenizer *tokenizer;
     HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err));
-    *out = hsc_token_find(tokenizer, text, strlen(text));
+    bool own = strcmp(text, "own") == 0;
+    *out = own ? hsc_tokenizer_bos(tokenizer) : hsc_token_find(tokenizer, text, strlen(text));
+    HSC_FAIL_IF(own && *out < 0, HSC_ENOTFOUND, "--bos own: the files of %s name no BOS; give its text", opened->name);
     HSC_FAIL_IF(*out < 0, HSC_ENOTFOUND, "--bos %s: no token of %s is that", text, opened->name);
     return HSC_OK;
 }

@@ -51,7 +51,8 @@ void hsc__counting_start(hsc__counting *counting);
 /* n_all 0: not known. Returns 0. */
 int hsc__counting_tell(void *counting, int n_done, int n_all);
 
-/* The id of the token with this text; HSC_ENOTFOUND names the option --bos. */
+/* The id of the token with this text, or of the BOS that the model's files name for "own"; HSC_ENOTFOUND names the
+ * option --bos. */
 hsc_status hsc__cli_find_bos(const hsc__opened *opened, const char *text, hsc_token *out, hsc_error *err);
 
 #endif

@@ -17,8 +17,10 @@ static const hsc__option options[] = {
      "the last token that is not punctuation; or a word that stands in every sentence."},
     {"keys", 0, HSC__OPT_CHOICE, "sum|mean|last", offsetof(hsc__scan_options, keys), 0, 0,
      "What a candidate of several tokens weighs."},
-    {"bos", 0, HSC__OPT_TEXT, "TOKEN", offsetof(hsc__scan_options, bos), 0, 0,
-     "Begin each sentence with this token, \"<|endoftext|>\", where the tokenizer does not."},
+    {"bos", 0, HSC__OPT_TEXT, "TOKEN|own", offsetof(hsc__scan_options, bos), 0, 0,
+     "Begin each sentence with this token, \"<|endoftext|>\", or with the model's own BOS (own), where the tokenizer "
+     "does "
+     "not."},
     {"cluster", 0, HSC__OPT_TEXT, "FIELD", offsetof(hsc__scan_options, cluster), 0, 0,
      "Pairs that share this field of the JSONL count as one. Default: the template in winogender and ioi, else each "
      "pair by itself."},

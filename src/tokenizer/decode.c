@@ -32,6 +32,13 @@ int hsc_token_is_special(const hsc_tokenizer *tokenizer, hsc_token id)
     return exists(tokenizer, id) && tokenizer->vocab.kind[id] == HSC__TOKEN_SPECIAL;
 }
 
+hsc_token hsc_tokenizer_bos(const hsc_tokenizer *tokenizer)
+{
+    const hsc__template *around = &tokenizer->single;
+    if (tokenizer->bos >= 0) return tokenizer->bos;
+    return around->n && around->part[0].id >= 0 ? around->part[0].id : -1;
+}
+
 static bool is_bytes(const hsc_tokenizer *t, hsc_token id, const char *bytes, size_t n)
 {
     return t->vocab.bytes[id].n == n && memcmp(t->vocab.bytes[id].data, bytes, n) == 0;

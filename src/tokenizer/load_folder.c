@@ -282,6 +282,17 @@ static hsc_status load_prefix(folder *f, hsc_error *err)
     return HSC_OK;
 }
 
+/* The BOS that the files name, or that the kind has. */
+static void find_bos(folder *f)
+{
+    int file;
+    const json_t *flags, *content = named_token(f, named[BOS], &file, &flags);
+    const char *text = content ? json_string_value(content) : f->defaults[BOS];
+    size_t n = content ? json_string_length(content) : text ? strlen(text) : 0;
+    const hsc__added_token *token = n ? hsc__added_find(&f->t->added, text, n) : NULL;
+    if (token) f->t->bos = token->id;
+}
+
 static hsc_status load(folder *f, hsc_error *err)
 {
     HSC_TRY(open_files(f, err));
@@ -293,6 +304,7 @@ static hsc_status load(folder *f, hsc_error *err)
         const json_t *flags;
         if (!named_token(f, named[i], &file, &flags)) HSC_TRY(add_default(f, f->defaults[i], err));
     }
+    find_bos(f);
     HSC_TRY(load_prefix(f, err));
     return load_template(f, err);
 }

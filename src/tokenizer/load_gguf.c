@@ -121,6 +121,7 @@ static hsc_status load_template(hsc_tokenizer *t, const hsc__gguf *gguf, const b
                     "%s is true and %s is missing", add_keys[i], keys[i]);
         if (ids[i] < 0) adds[i] = false;
     }
+    t->bos = ids[0];
     if (roberta && adds[0] && adds[1]) return hsc__set_roberta_template(t, ids[0], ids[1], err);
     return hsc__set_template(t, &ids[0], adds[0], &ids[1], adds[1], err);
 }

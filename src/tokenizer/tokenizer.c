@@ -10,7 +10,7 @@ hsc_status hsc__tokenizer_new(hsc_tokenizer **out, hsc_error *err)
     *out = t;
     if (!t) return hsc__fail_memory(err, sizeof *t, "a tokenizer");
     t->bpe.vocab = &t->vocab;
-    t->bpe.unk = t->wordpiece.unk = t->unigram.unk = t->wordlevel_unk = -1;
+    t->bpe.unk = t->wordpiece.unk = t->unigram.unk = t->wordlevel_unk = t->bos = -1;
     t->n_stages = 1;
     for (int b = 0; b < 256; b++) t->bpe.byte_id[b] = t->unigram.byte_id[b] = -1;
     return HSC_OK;

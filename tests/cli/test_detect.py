@@ -203,6 +203,8 @@ class DetectTest(ProgramTest):
         self.bad(1, "detect", "-m", TINY, path, says=["no token"])
         self.bad(1, "detect", "-m", TINY, self.folder / "none.txt", says=["none.txt"])
         self.bad(1, "detect", "-m", TINY, "--bos", "<nothing>", says=["--bos <nothing>"])
+        own = self.json("detect", "-m", TINY, "--bos", "own")
+        self.assertEqual(own["before"], self.json("tokenize", "-m", TINY, "x")["ids"][0])
 
 
 if __name__ == "__main__":

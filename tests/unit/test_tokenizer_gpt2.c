@@ -45,6 +45,25 @@ static void check_words(const hsc_tokenizer *t)
     check(t, "", 0, END);
 }
 
+/* The BOS as the files name it, whether or not it is added; else what stands before every text. */
+static void test_bos(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *path;
+        hsc_token bos;
+    } cases[] = {{"tokenizers/llamacpp-vocab/ggml-vocab-gpt-2.gguf", 50256},
+                 {"tokenizers/llamacpp-vocab/ggml-vocab-llama-spm.gguf", 1},
+                 {"tokenizers/bert-base-uncased", 101},
+                 {"models/tinystories-656k", 1},
+                 {"tokenizers/gpt2/tokenizer.json", -1}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        hsc_tokenizer *t = open_path(data_path(cases[i].path));
+        if (hsc_tokenizer_bos(t) != cases[i].bos) fail_msg("%s: BOS %d", cases[i].path, (int)hsc_tokenizer_bos(t));
+        hsc_tokenizer_free(t);
+    }
+}
+
 static void test_words_from_every_kind_of_file(void **state)
 {
     (void)state;
@@ -322,6 +341,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bos),
         cmocka_unit_test(test_words_from_every_kind_of_file),
         cmocka_unit_test(test_ill_formed_utf8),
         cmocka_unit_test(test_decode_keeps_blanks),
