@@ -251,10 +251,12 @@ typedef struct hsc_config {
     int d_model, d_head, d_mlp, d_vocab;
     int causal;        /* non-zero: a token sees itself and earlier ones only */
     int tied;          /* non-zero: the output matrix is the token embedding */
-    int has_pos_embed; /* non-zero: learned positions are added to the embedding (the site pos_embed exists) */
+    int has_pos_embed; /* non-zero: positions are added to the embedding (the site pos_embed exists) */
     int is_rotary;     /* non-zero: queries and keys are rotated (the sites rot_q and rot_k exist) */
     int is_gated;      /* non-zero: the feed-forward has a gate (the site mlp_up exists) */
     int n_segments;    /* segments that tokens may belong to (the site token_type_embed exists); 0: none */
+    int is_sinusoidal; /* non-zero: the positions that are added were not learned (Marian) */
+    int is_relative;   /* non-zero: scores are biased by the distance of query and key (T5) */
 } hsc_config;
 
 /* A tensor of a file has at most this many dimensions; one with more is refused. */
@@ -740,6 +742,7 @@ typedef struct hsc_head_summary {
     float first, self, prev; /* mean weight on position 0, on the token itself, on the token before it */
     float entropy;           /* mean entropy of a row in nats */
     float other;             /* mean weight on everything else */
+    float last;              /* cross-attention: mean weight on the source's last token; self and prev are then 0 */
 } hsc_head_summary;
 
 /* pattern: [n_query][n_key] of one head, the last row being the last key. All fields are 0 without a row q >= 1. */
@@ -760,11 +763,14 @@ HSC_API void hsc_strongest_links(const float *pattern, int n_query, int n_key, i
 /* Both of the above for every head of a model, reduced while the patterns stream by: no table of weights is kept. */
 typedef struct hsc_overview hsc_overview;
 
-/* Watches the next pass of `session` over one sequence of n_tokens tokens. Keeps n_links links (0: none).
+/* Watches the patterns of the next pass of `session` over one sequence of n_tokens tokens: `pattern` is HSC_PATTERN, or
+ * of an encoder-decoder also HSC_ENC_PATTERN (n_tokens of the source) or HSC_CROSS_PATTERN, where all rows count and
+ * links to the source's last token, which mostly ends it, are left out in place of the others. Keeps n_links links (0:
+ * none).
  * The overview must live until that pass is over and hsc_session_observe_clear was called, or the session freed.
- * HSC_EINVAL: n_tokens or n_links is negative, or n_links is above 1000. HSC_ENOMEM. */
-HSC_API HSC_MUST_CHECK hsc_status hsc_overview_new(hsc_overview **out, hsc_session *session, int n_tokens, int n_links,
-                                                   hsc_error *err);
+ * HSC_EINVAL: n_tokens or n_links is negative, n_links is above 1000, or the model has no such pattern. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_overview_new(hsc_overview **out, hsc_session *session, hsc_site pattern,
+                                                   int n_tokens, int n_links, hsc_error *err);
 HSC_API void hsc_overview_free(hsc_overview *overview);
 
 /* What a head mostly does. Zeros when there is no such layer or head. */

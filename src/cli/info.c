@@ -183,18 +183,34 @@ static void add_count(hsc__string *out, uint64_t n)
     }
 }
 
-static void add_architecture(hsc__string *out, const hsc_model *model)
+static const char *positions_of(const hsc_config *c)
 {
-    const hsc_config *c = hsc_model_config(model);
-    hsc__string_printf(out, "architecture  %s, %s\n", c->arch, c->causal ? "causal" : "sees both ways");
+    if (c->has_pos_embed) return c->is_sinusoidal ? "sinusoidal positions" : "learned positions";
+    return c->is_rotary ? "rotary positions" : c->is_relative ? "relative positions" : "no positions";
+}
+
+/* One stack of blocks; `side` is what tells two apart, or "". */
+static void add_stack(hsc__string *out, const hsc_config *c, const char *side)
+{
+    if (*side) hsc__string_printf(out, "%s\n", side);
     hsc__string_printf(out, "layers        %d\nheads         %d a layer, %d wide", c->n_layers, c->n_heads, c->d_head);
     if (c->n_kv_heads != c->n_heads) hsc__string_printf(out, "; %d of keys and values", c->n_kv_heads);
     hsc__string_printf(out, "\nwidth         %d, feed-forward %d%s\n", c->d_model, c->d_mlp,
                        c->is_gated ? " (gated)" : "");
-    hsc__string_printf(out, "context       %d tokens, %s\n", c->n_ctx,
-                       c->has_pos_embed ? "learned positions"
-                       : c->is_rotary   ? "rotary positions"
-                                        : "no positions");
+    hsc__string_printf(out, "context       %d tokens, %s\n", c->n_ctx, positions_of(c));
+}
+
+static void add_architecture(hsc__string *out, const hsc_model *model)
+{
+    const hsc_config *c = hsc_model_config(model), *encoder = hsc_model_encoder(model);
+    hsc__string_printf(out, "architecture  %s, %s\n", c->arch,
+                       encoder     ? "an encoder that a decoder looks at"
+                       : c->causal ? "causal"
+                                   : "sees both ways");
+    if (encoder) add_stack(out, encoder, "encoder");
+    add_stack(out, c, encoder ? "decoder" : "");
+    if (encoder && encoder->d_vocab != c->d_vocab)
+        hsc__string_printf(out, "vocabulary    %d of the encoder\n", encoder->d_vocab);
     hsc__string_printf(out, "vocabulary    %d, %s\n", c->d_vocab,
                        !hsc_model_has_site(model, HSC_LOGITS) ? "no output matrix"
                        : c->tied                              ? "output tied to the embedding"
@@ -414,6 +430,8 @@ static int print_json(const values *v, const hsc__opened *opened, const sums *s,
                              (json_int_t)s->n_bytes, "types", types_json(s), "cache_bytes_per_token",
                              (json_int_t)cache_bytes(opened->config), "tokenizer", tokenizer_json(tokenizer),
                              "warnings", warnings);
+    const hsc_config *encoder = hsc_model_encoder(opened->model);
+    if (encoder) json_object_set_new(root, "encoder", config_json(encoder));
     if (v->tokens) json_object_set_new(root, "memory", forecast_json(v, opened->model, f));
     if (v->tensors) json_object_set_new(root, "tensors", tensors);
     else json_decref(tensors);

@@ -59,6 +59,10 @@ static const hsc__option options[] = {
      "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
     {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, parse_special), 0, 0,
      "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
+    HSC__OPTION_HEADING("Encoder-decoders"),
+    HSC__OPTIONS_TARGET(hsc__look_options, target),
+    {"side", 0, HSC__OPT_CHOICE, "cross|encoder|decoder", offsetof(hsc__look_options, side), 0, 0,
+     "cross (default): what the target's tokens look at in the text, the source; or one of the two by itself."},
     HSC__OPTION_HEADING("The pass"),
     HSC__OPTIONS_PASS(hsc__look_options, pass),
     HSC__OPTION_THREADS(hsc__look_options, threads),
@@ -85,7 +89,10 @@ static const hsc__command command = {
                 "headscope look -m gpt2 \"The animal ... too tired\" --vs \"The animal ... too wide\"\n"
                 "    which heads move when the last word changes\n"
                 "headscope look -m gpt2 --file chapter.txt --stats --csv\n"
-                "    every head of a long text in figures",
+                "    every head of a long text in figures\n"
+                "headscope look -m t5-small \"The house is small.\" --target \"Das Haus ist klein.\"\n"
+                "    which words of the source the heads of cross-attention look at",
+    .encoder_decoders = true,
     .max_args = 1,
 };
 
@@ -139,6 +146,9 @@ static int check(const hsc__look_options *o, int n_texts)
         return hsc__cli_misuse(&command, "--head L%dH%d is not in the layers of --layer", o->head.layer, o->head.head);
     if (o->plot && hsc__plot_path(o->plot, &err) != HSC_OK) return hsc__cli_misuse(&command, "--plot %s", err.message);
     int result = check_stats(o);
+    if (result == HSC__CLI_GO_ON) result = hsc__target_check(&command, &o->target);
+    if (result == HSC__CLI_GO_ON && o->side == HSC__LOOK_ENCODER && (o->target.text || o->target.ids.ids))
+        return hsc__cli_misuse(&command, "--side encoder reads no target");
     return result == HSC__CLI_GO_ON ? hsc__pass_check(&command, &o->pass) : result;
 }
 
@@ -159,8 +169,48 @@ static hsc_status finish_tokens(hsc__look_pass *pass, hsc_error *err)
     HSC_FAIL_IF(pass->tokens.encoding.n == 0, HSC_EINVAL, "the text is empty: there is nothing to look at");
     HSC_FAIL_IF(pass->tokens.encoding.n > INT32_MAX, HSC_EINVAL, "the text has %zu tokens, too many",
                 pass->tokens.encoding.n);
-    pass->n_tokens = (int)pass->tokens.encoding.n;
+    pass->n_tokens = pass->n_keys = (int)pass->tokens.encoding.n;
+    pass->keys = &pass->tokens;
     pass->query = pass->key = -1;
+    return HSC_OK;
+}
+
+/* The text that was read becomes the source, and the target's tokens are those that look. */
+static hsc_status find_target(hsc__look *look, hsc_error *err)
+{
+    hsc__look_pass *pass = &look->first;
+    HSC_TRY(hsc__source_fits(&look->opened, (size_t)pass->n_tokens, err));
+    if (look->side == HSC__LOOK_ENCODER) return HSC_OK;
+    pass->source = pass->tokens;
+    pass->tokens = (hsc__tokens){0};
+    HSC_TRY(hsc__target_find(&look->opened, &look->options->target, &look->options->pass, look->options->threads,
+                             pass->source.encoding.ids, pass->n_tokens, &pass->tokens, err));
+    HSC_TRY(finish_tokens(pass, err));
+    if (look->side == HSC__LOOK_DECODER) return HSC_OK;
+    pass->keys = &pass->source;
+    pass->n_keys = (int)pass->source.encoding.n;
+    return HSC_OK;
+}
+
+/* What is looked at, and what an encoder-decoder has no place for. */
+static hsc_status choose_side(hsc__look *look, hsc_error *err)
+{
+    const hsc__look_options *o = look->options;
+    const hsc_config *encoder = hsc_model_encoder(look->opened.model), *c = look->opened.config;
+    static const hsc_site sites[] = {HSC_CROSS_PATTERN, HSC_ENC_PATTERN, HSC_PATTERN, HSC_PATTERN};
+    HSC_TRY(hsc__target_allowed(&look->opened, &o->target, err));
+    HSC_FAIL_IF(o->side != HSC__LOOK_UNSET && !encoder, HSC_EINVAL,
+                "--side is about encoder-decoders; %s (%s) has one stack of blocks", look->opened.name, c->arch);
+    look->side = !encoder ? HSC__LOOK_OWN : o->side == HSC__LOOK_UNSET ? HSC__LOOK_CROSS : (hsc__look_side)o->side;
+    HSC_FAIL_IF(encoder && o->stats && look->side != HSC__LOOK_DECODER, HSC_EINVAL,
+                "--stats of an encoder-decoder sums up what the target looks at in itself: --side decoder");
+    HSC_FAIL_IF(encoder && o->versus && look->side != HSC__LOOK_ENCODER, HSC_EINVAL,
+                "--vs of an encoder-decoder compares two texts that its encoder reads: --side encoder");
+    if (look->side == HSC__LOOK_ENCODER) c = encoder;
+    look->site = sites[look->side];
+    look->n_layers = c->n_layers;
+    look->n_heads = c->n_heads;
+    look->causal = c->causal && look->side != HSC__LOOK_CROSS;
     return HSC_OK;
 }
 
@@ -197,12 +247,12 @@ static hsc_status read_second(hsc__look *look, hsc_error *err)
     return finish_tokens(&look->second, err);
 }
 
-static hsc_status find(const hsc__look_pass *pass, const char *text, int wanted, const char *option, const char *other,
+static hsc_status find(const hsc__tokens *tokens, const char *text, int wanted, const char *option, const char *other,
                        int *pos, hsc_error *err)
 {
-    if (text) return hsc__look_find(pass, text, option, other, pos, err);
-    HSC_FAIL_IF(wanted >= pass->n_tokens, HSC_EINVAL, "%s %d: the text has %d tokens, positions 0 to %d", other, wanted,
-                pass->n_tokens, pass->n_tokens - 1);
+    int n = (int)tokens->encoding.n;
+    if (text) return hsc__look_find(tokens, text, option, other, pos, err);
+    HSC_FAIL_IF(wanted >= n, HSC_EINVAL, "%s %d: the text has %d tokens, positions 0 to %d", other, wanted, n, n - 1);
     *pos = wanted;
     return HSC_OK;
 }
@@ -215,8 +265,8 @@ static hsc_status resolve(hsc__look *look, hsc_error *err)
     HSC_FAIL_IF(o->head.given && (o->head.layer >= look->n_layers || o->head.head >= look->n_heads), HSC_EINVAL,
                 "there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d", o->head.layer,
                 o->head.head, look->n_layers - 1, look->n_heads - 1);
-    HSC_TRY(find(&look->first, o->token, o->pos, "--token", "--pos", &look->first.query, err));
-    HSC_TRY(find(&look->first, o->to, o->to_pos, "--to", "--to-pos", &look->first.key, err));
+    HSC_TRY(find(&look->first.tokens, o->token, o->pos, "--token", "--pos", &look->first.query, err));
+    HSC_TRY(find(look->first.keys, o->to, o->to_pos, "--to", "--to-pos", &look->first.key, err));
     return o->versus ? hsc__look_align(look, err) : HSC_OK;
 }
 
@@ -245,13 +295,14 @@ static int catch_weights(void *user, const hsc_block *block)
 
 static hsc_status watch_weights(const hsc__look *look, hsc__look_pass *pass, catcher *c, hsc_error *err)
 {
-    size_t n = (size_t)look->n_layers * (size_t)look->n_heads * (size_t)pass->n_tokens;
+    size_t width = (size_t)(pass->n_tokens > pass->n_keys ? pass->n_tokens : pass->n_keys);
+    size_t n = (size_t)look->n_layers * (size_t)look->n_heads * width;
     *c = (catcher){look, pass};
     pass->weights = hsc__calloc(n, sizeof *pass->weights);
     if (!pass->weights) return hsc__fail_memory(err, n * sizeof *pass->weights, "the weights");
     for (int layer = 0; layer < look->n_layers; layer++) {
         if (!hsc__layers_have(&look->options->layers, layer)) continue;
-        hsc_observer observer = {.site = HSC_PATTERN, .layer = layer, .fn = catch_weights, .user = c};
+        hsc_observer observer = {.site = look->site, .layer = layer, .fn = catch_weights, .user = c};
         HSC_TRY(hsc_session_observe(pass->session, &observer, err));
     }
     return HSC_OK;
@@ -263,12 +314,12 @@ static hsc_status check_memory(const hsc__look *look, const hsc__look_pass *pass
     double n_maps = 0, limit = 0.8 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     for (int layer = 0; layer < look->n_layers; layer++)
         for (int head = 0; head < look->n_heads; head++) n_maps += hsc__look_chosen(look, layer, head);
-    double need = n_maps * pass->n_tokens * pass->n_tokens * (double)sizeof(float);
+    double need = n_maps * pass->n_tokens * pass->n_keys * (double)sizeof(float);
     HSC_FAIL_IF(
         need > limit, HSC_ENOMEM,
         "%.0f patterns of %d x %d weights take %.1f GiB, more than this machine has to spare (%.1f GiB); --layer or "
         "--head chooses fewer",
-        n_maps, pass->n_tokens, pass->n_tokens, need / (1 << 30), limit / (1 << 30));
+        n_maps, pass->n_tokens, pass->n_keys, need / (1 << 30), limit / (1 << 30));
     return HSC_OK;
 }
 
@@ -279,10 +330,31 @@ static hsc_status record_patterns(const hsc__look *look, hsc__look_pass *pass, h
     HSC_TRY(check_memory(look, pass, err));
     for (int layer = 0; layer < look->n_layers; layer++) {
         if (!hsc__layers_have(&look->options->layers, layer) || (one->given && one->layer != layer)) continue;
-        hsc_record record = {.site = HSC_PATTERN, .layer = layer, .head = one->given ? one->head : -1, .query = -1};
+        hsc_record record = {.site = look->site, .layer = layer, .head = one->given ? one->head : -1, .query = -1};
         HSC_TRY(hsc_session_record(pass->session, &record, err));
     }
     return HSC_OK;
+}
+
+static hsc_status make_session(const hsc__look *look, hsc__look_pass *pass, hsc_error *err)
+{
+    const hsc__look_options *o = look->options;
+    bool encoder = look->side == HSC__LOOK_ENCODER;
+    hsc_session_options session = hsc__pass_session(&o->pass, o->threads, encoder ? 1 : pass->n_tokens);
+    if (look->side != HSC__LOOK_OWN) session.max_source = encoder ? pass->n_tokens : (int)pass->source.encoding.n;
+    return hsc_session_new(&pass->session, look->opened.model, &session, err);
+}
+
+static hsc_status forward(const hsc__look *look, const hsc__look_pass *pass, hsc_error *err)
+{
+    const hsc__tokens *source = look->side == HSC__LOOK_ENCODER ? &pass->tokens : &pass->source;
+    hsc_batch batch = {.ids = source->encoding.ids, .n_tokens = (int)source->encoding.n, .logits = HSC_LOGITS_NONE};
+    if (look->side != HSC__LOOK_OWN) HSC_TRY(hsc_session_read_source(pass->session, &batch, err));
+    if (look->side == HSC__LOOK_ENCODER) return HSC_OK;
+    batch.ids = pass->tokens.encoding.ids;
+    batch.n_tokens = pass->n_tokens;
+    if (look->options->second && look->opened.config->n_segments > 0) batch.segments = pass->tokens.encoding.segments;
+    return hsc_forward(pass->session, &batch, err);
 }
 
 static hsc_status run_pass(hsc__look *look, hsc__look_pass *pass, hsc_error *err)
@@ -290,20 +362,17 @@ static hsc_status run_pass(hsc__look *look, hsc__look_pass *pass, hsc_error *err
     const hsc__look_options *o = look->options;
     catcher c;
     hsc__progress progress = {0};
-    hsc_session_options session = hsc__pass_session(&o->pass, o->threads, pass->n_tokens);
-    HSC_FAIL_IF(pass->n_tokens > look->opened.config->n_ctx, HSC_EINVAL,
+    HSC_FAIL_IF(look->side == HSC__LOOK_OWN && pass->n_tokens > look->opened.config->n_ctx, HSC_EINVAL,
                 "the text has %d tokens, %s sees at most %d (its context)", pass->n_tokens, look->opened.name,
                 look->opened.config->n_ctx);
-    HSC_TRY(hsc_session_new(&pass->session, look->opened.model, &session, err));
+    HSC_TRY(make_session(look, pass, err));
     if (look->mode == HSC__LOOK_OVERVIEW)
-        HSC_TRY(hsc_overview_new(&pass->overview, pass->session, pass->n_tokens, HSC__LOOK_LINKS, err));
+        HSC_TRY(hsc_overview_new(&pass->overview, pass->session, look->site, pass->n_tokens, HSC__LOOK_LINKS, err));
     else if (look->mode == HSC__LOOK_STATS) HSC_TRY(hsc__look_collect(look, pass->session, err));
     else if (look->mode != HSC__LOOK_HEAD) HSC_TRY(watch_weights(look, pass, &c, err));
     if (look->mode == HSC__LOOK_HEAD || o->plot || o->heatmap) HSC_TRY(record_patterns(look, pass, err));
     HSC_TRY(hsc__progress_watch(&progress, pass->session, (size_t)pass->n_tokens, err));
-    hsc_batch batch = {.ids = pass->tokens.encoding.ids, .n_tokens = pass->n_tokens, .logits = HSC_LOGITS_NONE};
-    if (o->second && look->opened.config->n_segments > 0) batch.segments = pass->tokens.encoding.segments;
-    hsc_status status = hsc_forward(pass->session, &batch, err);
+    hsc_status status = forward(look, pass, err);
     hsc_session_observe_clear(pass->session); /* what it observed for lies on this function's stack */
     hsc__cli_progress_end();
     return status;
@@ -317,7 +386,7 @@ static hsc_status check_numbers(const hsc__look *look, const hsc__look_pass *pas
             if (!hsc__look_chosen(look, layer, head)) continue;
             if (pass->overview && isnan(hsc_overview_head(pass->overview, layer, head).other))
                 return hsc__look_fail_number(layer, head, err);
-            for (int i = 0; pass->weights && i < pass->n_tokens; i++)
+            for (int i = 0; pass->weights && i < (pass->query < 0 ? pass->n_tokens : pass->n_keys); i++)
                 if (isnan(hsc__look_weights(look, pass, layer, head)[i]))
                     return hsc__look_fail_number(layer, head, err);
         }
@@ -329,10 +398,10 @@ static hsc_status fetch_pattern(hsc__look *look, hsc_error *err)
 {
     hsc_view view;
     const hsc__head *one = &look->options->head;
-    size_t n = (size_t)look->first.n_tokens;
-    HSC_TRY(hsc_session_activation(look->first.session, HSC_PATTERN, one->layer, 0, &view, err));
+    size_t n = (size_t)look->first.n_tokens * (size_t)look->first.n_keys;
+    HSC_TRY(hsc_session_activation(look->first.session, look->site, one->layer, 0, &view, err));
     look->pattern = view.data;
-    for (size_t i = 0; i < n * n; i++)
+    for (size_t i = 0; i < n; i++)
         if (isnan(look->pattern[i])) return hsc__look_fail_number(one->layer, one->head, err);
     return HSC_OK;
 }
@@ -359,9 +428,10 @@ static void say_notes(const hsc__look *look)
 {
     const hsc__look_pass *pass = &look->first;
     bool whole = look->mode == HSC__LOOK_HEAD || look->mode == HSC__LOOK_STATS;
-    bool maximum = (look->mode == HSC__LOOK_QUERY && pass->query > 0) || (whole && pass->n_tokens > 1);
+    bool maximum = look->side != HSC__LOOK_CROSS &&
+                   ((look->mode == HSC__LOOK_QUERY && pass->query > 0) || (whole && pass->n_tokens > 1));
     hsc__string text = {0}, how = {0};
-    hsc__look_repr(&text, pass, 0);
+    hsc__look_repr(&text, &pass->tokens, 0);
     hsc__pass_describe(&how, &look->options->pass, look->opened.model);
     if (text.failed || how.failed) hsc__cli_no_memory();
     else if (maximum && !look->options->include_first)
@@ -394,7 +464,9 @@ static int show(const hsc__look *look)
 
 static hsc_status prepare(hsc__look *look, const char *argument, hsc_error *err)
 {
+    HSC_TRY(choose_side(look, err));
     HSC_TRY(read_first(look, argument, err));
+    if (look->side != HSC__LOOK_OWN) HSC_TRY(find_target(look, err));
     if (look->options->versus) HSC_TRY(read_second(look, err));
     return resolve(look, err);
 }
@@ -416,7 +488,9 @@ static int run(hsc__look *look, const char *argument)
     hsc_status status = prepare(look, argument, &err);
     if (status != HSC_OK) {
         int result = hsc__cli_fail(&err);
-        if (status == HSC_ENOTFOUND && look->first.n_tokens) hsc__look_list_tokens(&look->first);
+        if (status == HSC_ENOTFOUND && look->first.n_tokens)
+            hsc__look_list_tokens(look->first.query < 0 && look->options->token ? &look->first.tokens
+                                                                                : look->first.keys);
         return result;
     }
     return compute(look, &err) == HSC_OK ? show(look) : hsc__cli_fail(&err);
@@ -428,11 +502,12 @@ static void free_pass(hsc__look_pass *pass)
     hsc_overview_free(pass->overview);
     hsc__free(pass->weights);
     hsc__tokens_free(&pass->tokens);
+    hsc__tokens_free(&pass->source);
 }
 
 int hsc__cli_look(int argc, char **argv)
 {
-    hsc__look_options o = {.pos = -1, .to_pos = -1};
+    hsc__look_options o = {.pos = -1, .to_pos = -1, .side = HSC__LOOK_UNSET};
     hsc__look look = {.options = &o};
     hsc__args args;
     int result = hsc__cli_parse(&command, argc, argv, &o, &args);
@@ -440,9 +515,6 @@ int hsc__cli_look(int argc, char **argv)
     if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, o.model, o.pass.dtype, true, &look.opened);
     if (result == HSC__CLI_GO_ON) {
         look.mode = choose_mode(&o);
-        look.n_layers = look.opened.config->n_layers;
-        look.n_heads = look.opened.config->n_heads;
-        look.causal = look.opened.config->causal;
         result = run(&look, args.n ? args.list[0] : NULL);
     }
     free_pass(&look.first);
@@ -450,5 +522,6 @@ int hsc__cli_look(int argc, char **argv)
     hsc__free(look.stats);
     hsc__cli_close(&look.opened);
     hsc__free(o.ids.ids);
+    hsc__free(o.target.ids.ids);
     return result;
 }

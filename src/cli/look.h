@@ -3,11 +3,13 @@
 #ifndef HSC_CLI_LOOK_H
 #define HSC_CLI_LOOK_H
 
-#include "cli/shared.h"
+#include "cli/target.h"
 
 typedef struct hsc__look_options {
     const char *model, *file, *token, *to, *versus, *plot, *second;
     hsc__ids ids;
+    hsc__target_options target;
+    int side; /* hsc__look_side, or HSC__LOOK_UNSET */
     hsc__layers layers;
     hsc__head head;
     int pos, to_pos; /* -1: not given */
@@ -17,6 +19,10 @@ typedef struct hsc__look_options {
     hsc__pass_options pass;
     bool include_first, no_special, parse_special, json, csv, heatmap, stats;
 } hsc__look_options;
+
+/* Which attention of an encoder-decoder; a model of one stack has but its own. */
+typedef enum { HSC__LOOK_CROSS, HSC__LOOK_ENCODER, HSC__LOOK_DECODER, HSC__LOOK_OWN } hsc__look_side;
+enum { HSC__LOOK_UNSET = -1 };
 
 /* What is shown. */
 typedef enum {
@@ -40,11 +46,15 @@ typedef struct hsc__look_stats {
 
 /* One text on its way through the model. */
 typedef struct hsc__look_pass {
-    hsc__tokens tokens;
+    hsc__tokens tokens; /* that look: the rows of a pattern */
     int n_tokens;
+    hsc__tokens source;      /* of an encoder-decoder whose decoder is looked at */
+    const hsc__tokens *keys; /* that are looked at: `tokens`, or in cross-attention `source` */
+    int n_keys;
     int query, key; /* positions; -1: none asked for */
     hsc_session *session;
-    /* [n_layers][n_heads][n_tokens]: the row of the query, else the column of the key. Only chosen heads are filled. */
+    /* [n_layers][n_heads][n_tokens, or n_keys when they are more]: the row of the query, else the column of the key.
+     * Only chosen heads are filled. */
     float *weights;
     hsc_overview *overview;
 } hsc__look_pass;
@@ -53,9 +63,11 @@ typedef struct hsc__look {
     const hsc__look_options *options;
     hsc__look_mode mode;
     hsc__opened opened;
+    hsc__look_side side;
+    hsc_site site; /* the pattern that is looked at */
     int n_layers, n_heads;
     bool causal;
-    const float *pattern;         /* HSC__LOOK_HEAD: [n_tokens][n_tokens] */
+    const float *pattern;         /* HSC__LOOK_HEAD: [n_tokens][n_keys] */
     hsc__look_stats *stats;       /* HSC__LOOK_STATS: [n_layers][n_heads]; only chosen heads are filled */
     int n_bins;                   /* of their distances */
     hsc__look_pass first, second; /* second: --vs only */
@@ -66,16 +78,18 @@ typedef struct hsc__look {
 
 /* The position of the one token whose decoded text is `text`. HSC_ENOTFOUND, HSC_EINVAL: several; the message lists
  * them. `option` ("--token") and `other` ("--pos", which chooses one of several) are for the message. */
-hsc_status hsc__look_find(const hsc__look_pass *pass, const char *text, const char *option, const char *other, int *pos,
+hsc_status hsc__look_find(const hsc__tokens *tokens, const char *text, const char *option, const char *other, int *pos,
                           hsc_error *err);
 /* Says which tokens there are, on standard error. */
-void hsc__look_list_tokens(const hsc__look_pass *pass);
+void hsc__look_list_tokens(const hsc__tokens *tokens);
 /* Whether --layer and --head leave this head in. */
 bool hsc__look_chosen(const hsc__look *look, int layer, int head);
-/* The pass's row or column of one head, [n_tokens]. */
+/* The pass's row or column of one head. */
 float *hsc__look_weights(const hsc__look *look, const hsc__look_pass *pass, int layer, int head);
 /* Whether --window and --sinks let the query see the key; the causal mask stands beside. */
 bool hsc__look_in_window(const hsc__look *look, int query, int key);
+/* The first key that a maximum may fall on. */
+int hsc__look_first_key(const hsc__look *look, int query);
 /* Keys that a query sees. */
 int hsc__look_n_visible(const hsc__look *look, int query);
 /* The heaviest of it, at most k <= HSC__LOOK_MAX_TOP, by the rules: position 0 is left out unless --include-first or
@@ -90,15 +104,16 @@ int hsc__look_top(const hsc__look *look, int standard);
 /* Appends "layer 5, head 3 (L4H3)", "12 layers; 12 heads per layer\n", the repr of a token. */
 void hsc__look_name_head(hsc__string *out, int layer, int head);
 void hsc__look_header(const hsc__look *look, hsc__string *out);
-void hsc__look_repr(hsc__string *out, const hsc__look_pass *pass, int pos);
+void hsc__look_repr(hsc__string *out, const hsc__tokens *tokens, int pos);
 /* Appends ",POS,TEXT" and ",WEIGHT" of a line of CSV. */
-void hsc__look_csv_token(hsc__string *out, const hsc__look_pass *pass, int pos);
+void hsc__look_csv_token(hsc__string *out, const hsc__tokens *tokens, int pos);
 void hsc__look_csv_number(hsc__string *out, float value);
 /* Appends "LAYER,HEAD,NAME". */
 void hsc__look_csv_head(hsc__string *out, int layer, int head);
 /* HSC_EINVAL: a weight of this head is not finite. */
 hsc_status hsc__look_fail_number(int layer, int head, hsc_error *err);
-/* {"model","compute",...,"tokens"}: what every JSON answer begins with; {"layer","head","name"}. */
+/* {"model","compute",...,"tokens"}, and of an encoder-decoder "side" and, in cross-attention, "source": what every JSON
+ * answer begins with; {"layer","head","name"}. */
 json_t *hsc__look_json_start(const hsc__look *look);
 json_t *hsc__look_json_head(int layer, int head);
 

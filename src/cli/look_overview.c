@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-typedef enum { KIND_FIRST, KIND_SELF, KIND_PREVIOUS, KIND_SPREAD, KIND_OTHER, N_KINDS } head_kind;
+typedef enum { KIND_FIRST, KIND_SELF, KIND_PREVIOUS, KIND_LAST, KIND_SPREAD, KIND_OTHER, N_KINDS } head_kind;
 
 typedef struct kind_look {
     const char *name;   /* in JSON and CSV */
@@ -21,9 +21,17 @@ static const kind_look kinds[N_KINDS] = {
     [KIND_FIRST] = {"first", "34", 'f', "the first token (the attention sink)"},
     [KIND_SELF] = {"self", "32", 's', "the token itself"},
     [KIND_PREVIOUS] = {"previous", "33", 'p', "the token before"},
+    [KIND_LAST] = {"last", "36", 'l', "the last token of the source, which mostly ends it"},
     [KIND_SPREAD] = {"spread", "2", '=', "all tokens about evenly (entropy at least 0.9 of the most possible)"},
     [KIND_OTHER] = {"other", "35", 'o', "other tokens"},
 };
+
+/* Cross-attention has no token itself and none before it; the others have no end that is looked at. */
+static bool has_kind(const hsc__look *look, int kind)
+{
+    bool cross = look->side == HSC__LOOK_CROSS;
+    return kind == KIND_LAST ? cross : !cross || (kind != KIND_SELF && kind != KIND_PREVIOUS);
+}
 
 static const double EVEN = 0.9, MAINLY = 0.5;
 
@@ -32,14 +40,18 @@ static double most_entropy(const hsc__look *look)
 {
     double sum = 0;
     int n = look->first.n_tokens;
+    if (look->side == HSC__LOOK_CROSS) return log(look->first.n_keys);
     for (int query = 1; query < n; query++) sum += log(hsc__look_n_visible(look, query));
     return n > 1 ? sum / (n - 1) : 0;
 }
 
 static head_kind classify(const hsc__look *look, const hsc_head_summary *s, float *share)
 {
-    const float shares[N_KINDS] = {
-        [KIND_FIRST] = s->first, [KIND_SELF] = s->self, [KIND_PREVIOUS] = s->prev, [KIND_OTHER] = s->other};
+    const float shares[N_KINDS] = {[KIND_FIRST] = s->first,
+                                   [KIND_SELF] = s->self,
+                                   [KIND_PREVIOUS] = s->prev,
+                                   [KIND_LAST] = s->last,
+                                   [KIND_OTHER] = s->other};
     head_kind kind = KIND_FIRST;
     for (int k = 0; k < N_KINDS; k++) {
         if (shares[k] > shares[kind]) kind = (head_kind)k;
@@ -89,10 +101,13 @@ static void add_grid(const hsc__look *look, hsc__string *out, bool colour)
         hsc__string_text(out, "\n");
     }
     for (int k = 0; k < N_KINDS; k++) {
+        if (!has_kind(look, k)) continue;
+        bool first_of_source = k == KIND_FIRST && look->side == HSC__LOOK_CROSS;
         hsc__string_printf(out, k ? "  %c  %s\n" : "\neach head looks mostly at\n  %c  %s\n", kinds[k].letter,
-                           kinds[k].help);
+                           first_of_source ? "the first token of the source" : kinds[k].help);
     }
-    hsc__string_text(out, "in capitals: at least half of its weight, averaged over the tokens from position 1 on\n");
+    hsc__string_printf(out, "in capitals: at least half of its weight, averaged over the tokens%s\n",
+                       look->side == HSC__LOOK_CROSS ? " of the target" : " from position 1 on");
 }
 
 /* The strongest links of the layers that --layer leaves in. Returns how many. */
@@ -115,16 +130,18 @@ static void add_links(const hsc__look *look, hsc__string *out)
     hsc_link links[HSC__LOOK_LINKS];
     int n = chosen_links(look, links);
     if (n == 0) return;
-    hsc__string_text(out, "\nstrongest links, those to the first token, to itself and to the one before left out\n");
+    hsc__string_printf(out, "\nstrongest links, those to %s left out\n",
+                       look->side == HSC__LOOK_CROSS ? "the last token of the source"
+                                                     : "the first token, to itself and to the one before");
     hsc__string *text = hsc__calloc((size_t)n * COLUMNS, sizeof *text);
     const char **rows = hsc__calloc((size_t)n * COLUMNS, sizeof *rows);
     for (int i = 0; text && rows && i < n; i++) {
         hsc__string *cell = &text[i * COLUMNS];
         hsc__look_name_head(&cell[0], links[i].layer, links[i].head);
-        hsc__look_repr(&cell[1], &look->first, links[i].query);
+        hsc__look_repr(&cell[1], &look->first.tokens, links[i].query);
         hsc__string_printf(&cell[1], " (%d)", links[i].query);
         hsc__string_text(&cell[2], "-> ");
-        hsc__look_repr(&cell[2], &look->first, links[i].key);
+        hsc__look_repr(&cell[2], look->first.keys, links[i].key);
         hsc__string_printf(&cell[2], " (%d)", links[i].key);
         hsc__string_printf(&cell[3], "%.2f", (double)links[i].weight);
         for (int c = 0; c < COLUMNS; c++) rows[i * COLUMNS + c] = cell[c].failed ? NULL : cell[c].data;
@@ -146,16 +163,18 @@ void hsc__look_overview_text(const hsc__look *look, hsc__string *out)
 
 void hsc__look_overview_csv(const hsc__look *look, hsc__string *out)
 {
-    hsc__string_text(out, "layer,head,name,kind,first,self,previous,other,entropy\r\n");
+    bool cross = look->side == HSC__LOOK_CROSS;
+    hsc__string_printf(out, "layer,head,name,kind,first,%s,other,entropy\r\n", cross ? "last" : "self,previous");
     for (int layer = 0; layer < look->n_layers; layer++) {
         for (int head = 0; head < look->n_heads; head++) {
             if (!hsc__look_chosen(look, layer, head)) continue;
             float share;
             hsc_head_summary s = hsc_overview_head(look->first.overview, layer, head);
-            const float values[] = {s.first, s.self, s.prev, s.other, s.entropy};
+            const float own[] = {s.first, s.self, s.prev, s.other, s.entropy};
+            const float of_cross[] = {s.first, s.last, s.other, s.entropy};
             hsc__look_csv_head(out, layer, head);
             hsc__string_printf(out, ",%s", kinds[classify(look, &s, &share)].name);
-            for (int i = 0; i < 5; i++) hsc__look_csv_number(out, values[i]);
+            for (int i = 0; i < (cross ? 4 : 5); i++) hsc__look_csv_number(out, cross ? of_cross[i] : own[i]);
             hsc__string_text(out, "\r\n");
         }
     }
@@ -169,7 +188,7 @@ static json_t *links_json(const hsc__look *look)
     for (int i = 0; i < n; i++) {
         json_t *object = hsc__look_json_head(links[i].layer, links[i].head);
         json_object_set_new(object, "query", hsc__json_token(&look->first.tokens, links[i].query));
-        json_object_set_new(object, "key", hsc__json_token(&look->first.tokens, links[i].key));
+        json_object_set_new(object, "key", hsc__json_token(look->first.keys, links[i].key));
         json_object_set_new(object, "weight", hsc__json_number((double)links[i].weight));
         json_array_append_new(list, object);
     }
@@ -187,8 +206,12 @@ json_t *hsc__look_overview_json(const hsc__look *look)
             json_t *object = hsc__look_json_head(layer, head);
             json_object_set_new(object, "kind", json_string(kinds[classify(look, &s, &share)].name));
             json_object_set_new(object, "first", hsc__json_number((double)s.first));
-            json_object_set_new(object, "self", hsc__json_number((double)s.self));
-            json_object_set_new(object, "previous", hsc__json_number((double)s.prev));
+            if (look->side == HSC__LOOK_CROSS) {
+                json_object_set_new(object, "last", hsc__json_number((double)s.last));
+            } else {
+                json_object_set_new(object, "self", hsc__json_number((double)s.self));
+                json_object_set_new(object, "previous", hsc__json_number((double)s.prev));
+            }
             json_object_set_new(object, "other", hsc__json_number((double)s.other));
             json_object_set_new(object, "entropy", hsc__json_number((double)s.entropy));
             json_array_append_new(heads, object);

@@ -7,7 +7,7 @@ static hsc_status pattern_of(const hsc__look *look, int layer, int head, const f
 {
     hsc_view view;
     bool narrowed = look->options->head.given; /* then only this head was recorded */
-    HSC_TRY(hsc_session_activation(look->first.session, HSC_PATTERN, layer, 0, &view, err));
+    HSC_TRY(hsc_session_activation(look->first.session, look->site, layer, 0, &view, err));
     *out = view.data + (narrowed ? 0 : (size_t)head * (size_t)view.shape[1] * (size_t)view.shape[2]);
     return HSC_OK;
 }
@@ -15,23 +15,33 @@ static hsc_status pattern_of(const hsc__look *look, int layer, int head, const f
 static hsc__heatmap map_of(const hsc__look *look, const char *title, const float *pattern)
 {
     const hsc__look_pass *pass = &look->first;
-    size_t n = (size_t)pass->n_tokens;
+    bool cross = look->side == HSC__LOOK_CROSS;
     return (hsc__heatmap){.title = title,
+                          .x_title = cross ? "attends to (source)" : NULL,
+                          .y_title = cross ? "token (target)" : NULL,
                           .n_rows = pass->n_tokens,
-                          .n_cols = pass->n_tokens,
+                          .n_cols = pass->n_keys,
                           .values = pattern,
                           .row_labels = pass->tokens.texts,
-                          .n_row_labels = n,
-                          .col_labels = pass->tokens.texts,
-                          .n_col_labels = n,
+                          .n_row_labels = (size_t)pass->n_tokens,
+                          .col_labels = pass->keys->texts,
+                          .n_col_labels = (size_t)pass->n_keys,
                           .scale = (hsc__scale)look->options->scale,
                           .causal = look->causal};
+}
+
+/* The model, and which of its attentions. */
+static void add_name(const hsc__look *look, hsc__string *out)
+{
+    static const char *const sides[] = {" cross-attention", " encoder", " decoder", ""};
+    hsc__string_printf(out, "%s%s", look->opened.name, sides[look->side]);
 }
 
 /* "GPT-2 layer 5, head 3 (L4H3)" */
 static hsc_status make_title(const hsc__look *look, int layer, int head, hsc__string *title, hsc_error *err)
 {
-    hsc__string_printf(title, "%s ", look->opened.name);
+    add_name(look, title);
+    hsc__string_text(title, " ");
     hsc__look_name_head(title, layer, head);
     return title->failed ? hsc__fail_memory(err, 64, "a title") : HSC_OK;
 }
@@ -81,7 +91,7 @@ static hsc_status plot_grid(const hsc__look *look, hsc_error *err)
         first = layer;
         n_layers++;
     }
-    hsc__string_text(&title, look->opened.name);
+    add_name(look, &title);
     if (n_layers == 1) hsc__string_printf(&title, " layer %d (L%d)", first + 1, first);
     if (title.failed) status = hsc__fail_memory(err, 64, "a title");
     if (status == HSC_OK)

@@ -152,7 +152,7 @@ static void add_row(const hsc__look *look, const group *groups, int n_groups, in
         for (int b = groups[i].first; b <= groups[i].last; b++) sum += s->distance[b];
         hsc__string_printf(cells++, "%.2f", sum);
     }
-    hsc__look_repr(cells, &look->first, s->most);
+    hsc__look_repr(cells, &look->first.tokens, s->most);
     hsc__string_printf(cells, " (%d) %.2f", s->most, s->received);
 }
 
@@ -219,7 +219,7 @@ void hsc__look_stats_csv(const hsc__look *look, hsc__string *out)
             const double means[] = {s->entropy, s->first, s->self, s->prev};
             hsc__look_csv_head(out, layer, head);
             for (int i = 0; i < 4; i++) hsc__look_csv_number(out, (float)means[i]);
-            hsc__look_csv_token(out, &look->first, s->most);
+            hsc__look_csv_token(out, &look->first.tokens, s->most);
             hsc__look_csv_number(out, s->received);
             for (int b = 0; b < look->n_bins; b++) hsc__look_csv_number(out, (float)s->distance[b]);
             hsc__string_text(out, "\r\n");

@@ -9,9 +9,15 @@
 
 enum { WIDTH = 12 }; /* Python's {!r:12} */
 
+/* The tokens that the best of a line are: keys, or with --to those that look. */
+static const hsc__tokens *best_tokens(const hsc__look *look)
+{
+    return look->mode == HSC__LOOK_KEY ? &look->first.tokens : look->first.keys;
+}
+
 static void add_weight(hsc__string *out, const hsc__look *look, const hsc_key_weight *best)
 {
-    hsc__repr_padded(out, &look->first.tokens.texts[best->key], WIDTH);
+    hsc__repr_padded(out, &best_tokens(look)->texts[best->key], WIDTH);
     hsc__string_printf(out, " (%.2f)\n", (double)best->weight);
 }
 
@@ -44,7 +50,8 @@ static void add_head(const hsc__look *look, hsc__string *out, int layer, int hea
     int n = hsc__look_best(look, layer, head, hsc__look_top(look, 1), best);
     bool forward = look->mode == HSC__LOOK_QUERY;
     hsc__string_printf(&lead, "head %2d: ", head);
-    hsc__look_repr(&lead, &look->first, forward ? look->first.query : look->first.key);
+    if (forward) hsc__look_repr(&lead, &look->first.tokens, look->first.query);
+    else hsc__look_repr(&lead, look->first.keys, look->first.key);
     hsc__string_text(&lead, forward ? " attends most to " : " is looked at most by ");
     add_line(out, look, &lead, best, n);
     hsc__string_free(&lead);
@@ -67,9 +74,9 @@ void hsc__look_heads_text(const hsc__look *look, hsc__string *out)
 static void add_csv_line(const hsc__look *look, hsc__string *out, const hsc_link *link, int rank)
 {
     hsc__look_csv_head(out, link->layer, link->head);
-    hsc__look_csv_token(out, &look->first, link->query);
+    hsc__look_csv_token(out, &look->first.tokens, link->query);
     hsc__string_printf(out, ",%d", rank);
-    hsc__look_csv_token(out, &look->first, link->key);
+    hsc__look_csv_token(out, look->first.keys, link->key);
     hsc__look_csv_number(out, link->weight);
     hsc__string_text(out, "\r\n");
 }
@@ -102,7 +109,7 @@ static void set_best(json_t *object, const hsc__look *look, const hsc_key_weight
 {
     json_t *top = json_array();
     for (int i = 0; i < n; i++)
-        json_array_append_new(top, hsc__json_weight(&look->first.tokens, best[i].key, best[i].weight));
+        json_array_append_new(top, hsc__json_weight(best_tokens(look), best[i].key, best[i].weight));
     json_object_set(object, "best", json_array_get(top, 0));
     json_object_set_new(object, "top", top);
 }
@@ -113,7 +120,8 @@ json_t *hsc__look_heads_json(const hsc__look *look)
     bool forward = look->mode == HSC__LOOK_QUERY;
     json_t *root = hsc__look_json_start(look), *heads = json_array();
     json_object_set_new(root, forward ? "query" : "key",
-                        hsc__json_token(&look->first.tokens, forward ? look->first.query : look->first.key));
+                        forward ? hsc__json_token(&look->first.tokens, look->first.query)
+                                : hsc__json_token(look->first.keys, look->first.key));
     for (int layer = 0; layer < look->n_layers; layer++) {
         for (int head = 0; head < look->n_heads; head++) {
             if (!hsc__look_chosen(look, layer, head)) continue;
@@ -150,9 +158,9 @@ void hsc__look_pair_text(const hsc__look *look, hsc__string *out)
     hsc_link best[HSC__LOOK_MAX_TOP];
     int n = rank_heads(look, best, hsc__look_top(look, 10));
     hsc__look_header(look, out);
-    hsc__look_repr(out, &look->first, look->first.query);
+    hsc__look_repr(out, &look->first.tokens, look->first.query);
     hsc__string_text(out, " looks at ");
-    hsc__look_repr(out, &look->first, look->first.key);
+    hsc__look_repr(out, look->first.keys, look->first.key);
     if (look->causal && look->first.key > look->first.query) {
         hsc__string_text(out, " in no head: it comes later, and a causal model's token sees only earlier ones\n");
         return;
@@ -182,7 +190,7 @@ json_t *hsc__look_pair_json(const hsc__look *look)
     int n = rank_heads(look, best, hsc__look_top(look, 10));
     json_t *root = hsc__look_json_start(look), *heads = json_array();
     json_object_set_new(root, "query", hsc__json_token(&look->first.tokens, look->first.query));
-    json_object_set_new(root, "key", hsc__json_token(&look->first.tokens, look->first.key));
+    json_object_set_new(root, "key", hsc__json_token(look->first.keys, look->first.key));
     for (int i = 0; i < n; i++) {
         json_t *object = hsc__look_json_head(best[i].layer, best[i].head);
         json_object_set_new(object, "weight", hsc__json_number((double)best[i].weight));
@@ -196,7 +204,7 @@ json_t *hsc__look_pair_json(const hsc__look *look)
 
 static int best_of_row(const hsc__look *look, int query, hsc_key_weight *best)
 {
-    const float *row = look->pattern + (size_t)query * (size_t)look->first.n_tokens;
+    const float *row = look->pattern + (size_t)query * (size_t)look->first.n_keys;
     return hsc__look_best_in_row(look, row, query, hsc__look_top(look, 1), best);
 }
 

@@ -191,7 +191,7 @@ static void add_unchanged(const hsc__look *look, hsc__string *out)
 static void add_key(hsc__string *out, const hsc__look_pass *pass, int pos, const float *weights)
 {
     if (pos < 0) return;
-    hsc__look_repr(out, pass, pos);
+    hsc__look_repr(out, &pass->tokens, pos);
     hsc__string_printf(out, " (%d) %.2f -> %.2f", pos, (double)weights[0], (double)weights[1]);
 }
 
@@ -220,7 +220,7 @@ void hsc__look_versus_text(const hsc__look *look, hsc__string *out)
 {
     move moves[HSC__LOOK_MAX_TOP];
     hsc__look_header(look, out);
-    hsc__look_repr(out, &look->first, look->first.query);
+    hsc__look_repr(out, &look->first.tokens, look->first.query);
     hsc__string_printf(out, " (position %d)", look->first.query);
     if (look->second.query != look->first.query) hsc__string_printf(out, ", in the second text %d", look->second.query);
     if (!same_texts(look)) {
@@ -249,7 +249,7 @@ static void add_csv_key(hsc__string *out, const hsc__look_pass *pass, int pos, c
         hsc__string_text(out, ",,,,");
         return;
     }
-    hsc__look_csv_token(out, pass, pos);
+    hsc__look_csv_token(out, &pass->tokens, pos);
     hsc__look_csv_number(out, weights[0]);
     hsc__look_csv_number(out, weights[1]);
 }

@@ -17,21 +17,19 @@ int hsc__reading_check(const hsc__command *command, const hsc__reading_options *
 static hsc_status find_position(hsc__reading *r, hsc_error *err)
 {
     const hsc__reading_options *o = r->options;
-    hsc__look_pass pass = {.tokens = r->tokens, .n_tokens = r->n_tokens};
     r->pos = o->pos >= 0 ? o->pos : r->n_tokens - 1;
     HSC_FAIL_IF(r->pos >= r->n_tokens, HSC_EINVAL, "--pos %d: the text has %d tokens, counted from 0", r->pos,
                 r->n_tokens);
     if (!o->token) return HSC_OK;
-    hsc_status status = hsc__look_find(&pass, o->token, "--token", "--pos", &r->pos, err);
+    hsc_status status = hsc__look_find(&r->tokens, o->token, "--token", "--pos", &r->pos, err);
     r->not_found = status == HSC_ENOTFOUND;
     return status;
 }
 
 int hsc__reading_fail(const hsc__reading *r, const hsc_error *err)
 {
-    hsc__look_pass pass = {.tokens = r->tokens, .n_tokens = r->n_tokens};
     int result = hsc__cli_fail(err);
-    if (r->not_found) hsc__look_list_tokens(&pass);
+    if (r->not_found) hsc__look_list_tokens(&r->tokens);
     return result;
 }
 

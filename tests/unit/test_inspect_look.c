@@ -204,7 +204,7 @@ static void test_overview(void **unused)
     for (int i = 0; i < 4; i++) {
         hsc_session *s = new_session(m, settings[i][0], settings[i][1]);
         hsc_overview *overview;
-        assert_int_equal(hsc_overview_new(&overview, s, N_TOKENS, N_LINKS, NULL), HSC_OK);
+        assert_int_equal(hsc_overview_new(&overview, s, HSC_PATTERN, N_TOKENS, N_LINKS, NULL), HSC_OK);
         pass(s);
         check_overview(m, overview);
         hsc_session_free(s);
@@ -224,7 +224,7 @@ static void test_overview_layers(void **unused)
     tiny_gpt2(&t);
     assert_int_equal(hsc_model_open(&m, t.dir, NULL, NULL), HSC_OK);
     hsc_session *s = new_session(m, 1, 0);
-    assert_int_equal(hsc_overview_new(&overview, s, N_TOKENS, N_LINKS, NULL), HSC_OK);
+    assert_int_equal(hsc_overview_new(&overview, s, HSC_PATTERN, N_TOKENS, N_LINKS, NULL), HSC_OK);
     pass(s);
     unsigned char layers[64] = {[1] = 1};
     int n = hsc_overview_links(overview, layers, links, N_LINKS);
@@ -251,10 +251,11 @@ static void test_overview_refuses(void **unused)
     tiny_gpt2(&t);
     assert_int_equal(hsc_model_open(&m, t.dir, NULL, NULL), HSC_OK);
     hsc_session *s = new_session(m, 1, 0);
-    assert_int_equal(hsc_overview_new(&overview, s, -1, 0, &err), HSC_EINVAL);
-    assert_int_equal(hsc_overview_new(&overview, s, 5, 1001, &err), HSC_EINVAL);
+    assert_int_equal(hsc_overview_new(&overview, s, HSC_PATTERN, -1, 0, &err), HSC_EINVAL);
+    assert_int_equal(hsc_overview_new(&overview, s, HSC_PATTERN, 5, 1001, &err), HSC_EINVAL);
     assert_null(overview);
-    assert_int_equal(hsc_overview_new(&overview, s, N_TOKENS - 1, 3, &err), HSC_OK); /* shorter than the pass */
+    assert_int_equal(hsc_overview_new(&overview, s, HSC_PATTERN, N_TOKENS - 1, 3, &err),
+                     HSC_OK); /* shorter than the pass */
     hsc_token ids[N_TOKENS] = {0};
     hsc_batch batch = {.ids = ids, .n_tokens = N_TOKENS, .logits = HSC_LOGITS_NONE};
     assert_int_equal(hsc_forward(s, &batch, &err), HSC_ECANCELED);
@@ -281,7 +282,7 @@ static void test_overview_memory(void **unused)
         hsc_error err = {0};
         a.calls = 0;
         a.fail_at = k;
-        status = hsc_overview_new(&overview, s, N_TOKENS, N_LINKS, &err);
+        status = hsc_overview_new(&overview, s, HSC_PATTERN, N_TOKENS, N_LINKS, &err);
         a.fail_at = 0;
         if (status != HSC_OK) {
             assert_int_equal(status, HSC_ENOMEM);

@@ -58,6 +58,7 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, int d_vocab, op
     HSC_TRY(refuse(src, "add_final_layer_norm", err));
     c->d_vocab = o->d_vocab;
     c->has_pos_embed = 1;
+    c->is_sinusoidal = o->sinusoids;
     desc->post_norm = true;
     desc->norm_kind = HSC__NN_LAYER_NORM;
     desc->norm_eps = 1e-5f;

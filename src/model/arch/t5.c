@@ -57,7 +57,7 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, options *o, int
     HSC_TRY(hsc__json_bool(src->config, "scale_decoder_outputs", o->tie, &o->scale, src->config_path, err));
     if (c->n_ctx < CONTEXT) c->n_ctx = CONTEXT;
     c->n_kv_heads = c->n_heads;
-    c->causal = 1;
+    c->causal = c->is_relative = 1;
     desc->norm_kind = HSC__NN_RMS_NORM;
     return read_activation(src, desc, err);
 }
