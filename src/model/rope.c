@@ -212,7 +212,12 @@ static hsc_status apply_kind(const reader *r, const hsc__rope_defaults *defaults
     double factor;
     if (strcmp(kind, "linear") == 0 || strcmp(kind, "dynamic") == 0) {
         HSC_TRY(positive(r, "factor", &factor, err));
-        if (*kind == 'l') scale_linear(out, factor); /* dynamic: nothing changes up to max_position_embeddings */
+        if (*kind == 'l') scale_linear(out, factor);
+        else /* nothing changes up to max_position_embeddings */
+            hsc__source_warn(r->src,
+                             "%s: dynamic: the context ends at %d tokens, past which the frequencies change with the "
+                             "length of the text",
+                             r->src->path, r->config->n_ctx);
         return HSC_OK;
     }
     return hsc__fail(err, HSC_EUNSUPPORTED, 0, "%s: field \"%s\": rotary scaling \"%s\" is not supported",

@@ -14,6 +14,7 @@ from common import DATA, ROW_BAR, headscope, require, run_sites, scratch, smollm
 
 TEXTS = ["The animal didn't cross the street because it was too tired", "<|im_start|>user\nHi<|im_end|>",
          "naïve 日本語 ½ \U0001f600\n\n\tdef f(x):  return 1234"]
+WIDE = {"head_dim": 128, "num_attention_heads": 2, "num_key_value_heads": 1} # transformers takes 128 from a Qwen 3 GGUF
 # llama.cpp keeps keys and values in half precision and rounds activations for quantised weights; its own logits move by
 # less than this share of their largest magnitude on an exact file, and by more, the coarser the type.
 LLAMA_CPP_BARS = {"f32": 0.005, "f16": 0.005, "bf16": 0.05, "q8_0": 0.15}
@@ -42,6 +43,12 @@ def test_random_checkpoints():
         "gpt2": (make.configuration(make.GPT2, vocab_size=50257, n_positions=1024), make.gpt2_tensors),
         "gpt2-untied": (make.configuration(make.GPT2, vocab_size=50257, n_positions=1024, tie_word_embeddings=False),
                         make.gpt2_tensors),
+        "qwen2": (make.configuration(make.QWEN2), make.random_tensors),
+        "qwen2-tied": (make.configuration(make.QWEN2, tie_word_embeddings=True), make.random_tensors),
+        "qwen3": (make.configuration(make.QWEN3, **WIDE), make.random_tensors),
+        "qwen3-tied": (make.configuration(make.QWEN3, **WIDE, tie_word_embeddings=True, rope_theta=5e4), make.random_tensors),
+        # Mistral by architecture; transformers goes by "mistral" in a file's name and then has no reader for it.
+        "windowless": (make.configuration(make.MISTRAL, sliding_window=None), make.random_tensors),
         "llama": (make.LLAMA, make.llama_tensors),
         "llama-tied": (make.configuration(make.LLAMA, tie_word_embeddings=True, head_dim=12), make.llama_tensors)}
     with scratch() as folder:
@@ -58,6 +65,25 @@ def test_random_checkpoints():
             assert_near(want, logits_of(make.open_with_transformers(source), ids), f"{name}: transformers, source")
             assert_near(want, logits_of(make.open_gguf(path), ids), f"{name}: transformers, GGUF")
             assert_near(want, logits_of(make.open_with_transformers(back), ids), f"{name}: transformers, folder again")
+
+
+def test_refused_by_name():
+    """What is not converted between folders and GGUF is said by name, and nothing is written."""
+    cases = {"gpt_neox": make.GPT_NEOX, "opt": make.OPT, "phi3": make.PHI3, "gemma2": make.GEMMA2,
+             "gemma3_text": make.GEMMA3, "bert": make.BERT, "roberta": make.ROBERTA, "distilbert": make.DISTILBERT,
+             "modernbert": make.MODERNBERT}
+    with scratch() as folder:
+        for kind, base in cases.items():
+            config = make.configuration(base)
+            source = make.write_folder(folder / kind, config, make.tensors_of(config, 3))
+            said = headscope("convert", "-m", source, "-o", folder / "out.gguf", status=1).stderr.decode()
+            assert f'architecture "{kind}" are not converted' in said, said
+            assert not (folder / "out.gguf").exists()
+            print(f"{kind:42} refused")
+        config = make.configuration(make.MISTRAL)
+        source = make.write_folder(folder / "window", config, make.tensors_of(config, 3))
+        said = headscope("convert", "-m", source, "-o", folder / "out.gguf", status=1).stderr.decode()
+        assert "window" in said, said
 
 
 def test_smollm2_as_a_folder():

@@ -1,6 +1,7 @@
 """Decoders beside GPT-2 and Llama: every site of random checkpoints in Hugging Face folders against transformers, float32
 and eager attention, each switch of a family's configuration flipped in turn."""
 import common
+import torch
 from safetensors.torch import load_file, save_file
 
 import checkpoints as make
@@ -88,6 +89,28 @@ def test_random_checkpoints():
         tensors = make.tensors_of(config, seed)
         whole_checkpoint.check(report, name, config, tensors, lengths, seed, **how)
     report.finish()
+
+
+def test_past_the_trained_length():
+    """There dynamic and longrope turn a token by the length of the whole text, so that its row depends on what comes after
+    it: transformers' rows do, and headscope ends the context, with the limit in a warning and in the refusal."""
+    phi3 = {"rope_scaling": LONG, "original_max_position_embeddings": 32, "hidden_size": 32}
+    cases = {"dynamic": (make.configuration(make.LLAMA, rope_scaling={"rope_type": "dynamic", "factor": 4.0}), 64),
+             "longrope": (make.configuration(make.PHI3, **phi3), 32)}
+    for name, (config, limit) in cases.items():
+        ids = make.token_ids(config["vocab_size"], limit + 1, 5)
+        with common.scratch() as folder:
+            model = make.write_folder(folder / name, config, make.tensors_of(config, 5))
+            peer = make.open_with_transformers(model)
+            with torch.no_grad():
+                within, past = (peer(torch.tensor([ids[:n]])).logits[0, 5] for n in (limit, limit + 1))
+            moved = float((within - past).abs().max() / within.abs().max())
+            assert moved > 1e-3, f"{name}: transformers' row 5 moved by {moved:.1e} only"
+            text = ",".join(map(str, ids))
+            said = common.headscope("run", "-m", model, "--ids", text, "--sites", "logits", "-o", folder / "x.npz", status=1)
+            assert f"sees at most {limit} (its context)" in said.stderr.decode(), said.stderr
+            assert f"{name}: the context ends at" in common.headscope("info", model).stdout.decode()
+            print(f"{name:28} past {limit} tokens transformers' row 5 moves by {moved:.1e}; refused")
 
 
 def test_gemma3_with_pictures():

@@ -266,6 +266,49 @@ static void test_beams_by_definition(void **unused)
     hsc_session_free(whole);
 }
 
+/* Adds the rows that went through the first block. */
+static int count_rows(void *user, const hsc_block *block)
+{
+    *(int *)user += block->n_rows;
+    return 0;
+}
+
+static hsc_session *counted_session(int max_seqs, int *n_rows)
+{
+    hsc_session *s = session_of(16, max_seqs); /* of one thread */
+    hsc_observer rows = {.site = HSC_RESID_MID, .layer = 0, .fn = count_rows, .user = n_rows};
+    *n_rows = 0;
+    assert_int_equal(hsc_session_observe(s, &rows, NULL), HSC_OK);
+    return s;
+}
+
+/* Several texts from one prompt cost what their batch does: the prompt is read once, then each step is one row a text.
+ * The first token of all comes from the prompt's last row. */
+static void test_work(void **unused)
+{
+    (void)unused;
+    enum { PROMPT = 5, TOKENS = 6 };
+    for (int n = 1; n <= 4; n++) {
+        int n_rows;
+        written out[4];
+        hsc_session *s = counted_session(n, &n_rows);
+        hsc_generate_options o = {.sampling = {.temperature = 1}, .seed = 3, .max_tokens = TOKENS, .n_samples = n};
+        write_all(s, &o, out);
+        assert_int_equal(n_rows, PROMPT + n * (TOKENS - 1));
+        hsc_session_free(s);
+    }
+    for (int n = 2; n <= 4; n++) {
+        hsc_beam beams[4];
+        int n_rows, n_found = 0;
+        hsc_session *s = counted_session(2 * n, &n_rows);
+        hsc_beam_options o = {.n_beams = n, .max_tokens = TOKENS};
+        assert_int_equal(hsc_beam_search(s, prompt, PROMPT, &o, beams, &n_found, NULL), HSC_OK);
+        assert_int_equal(n_rows, PROMPT + n * (TOKENS - 1));
+        hsc_beams_free(beams, n_found);
+        hsc_session_free(s);
+    }
+}
+
 static hsc_status whole_way(hsc_error *err)
 {
     hsc_session *s = NULL;
@@ -317,6 +360,7 @@ int main(void)
                                        cmocka_unit_test(test_records),
                                        cmocka_unit_test(test_limits),
                                        cmocka_unit_test(test_beams_by_definition),
+                                       cmocka_unit_test(test_work),
                                        cmocka_unit_test(test_out_of_memory)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

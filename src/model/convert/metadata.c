@@ -53,17 +53,29 @@ static void put_types(const hsc__convert *c, hsc__gguf_writer *w)
 
 /* --------------------------------------------------------------------------------------------- folder to GGUF ---- */
 
+/* llama.cpp's word for an architecture: Mistral without a window is Llama. */
+static const char *gguf_arch(const hsc__convert *c)
+{
+    const char *arch = c->model->desc.config.arch;
+    return strcmp(arch, "mistral") == 0 ? "llama" : arch;
+}
+
+static bool is_gpt2(const hsc__convert *c)
+{
+    return strcmp(c->model->desc.config.arch, "gpt2") == 0;
+}
+
 static void put_key(const hsc__convert *c, hsc__gguf_writer *w, const char *name, uint32_t value)
 {
     char key[128];
-    snprintf(key, sizeof key, "%s.%s", c->model->desc.config.arch, name);
+    snprintf(key, sizeof key, "%s.%s", gguf_arch(c), name);
     hsc__gguf_put_u32(w, key, value);
 }
 
 static void put_real(const hsc__convert *c, hsc__gguf_writer *w, const char *name, float value)
 {
     char key[128];
-    snprintf(key, sizeof key, "%s.%s", c->model->desc.config.arch, name);
+    snprintf(key, sizeof key, "%s.%s", gguf_arch(c), name);
     hsc__gguf_put_f32(w, key, value);
 }
 
@@ -110,9 +122,9 @@ static void put_llama(const hsc__convert *c, hsc__gguf_writer *w)
 hsc_status hsc__convert_put_metadata(hsc__convert *c, hsc__gguf_writer *w, hsc_error *err)
 {
     const hsc_config *config = &c->model->desc.config;
-    bool llama = strcmp(config->arch, "llama") == 0;
-    HSC_TRY(check_says_all(c, llama ? HSC__ACT_SILU : HSC__ACT_GELU_TANH, err));
-    hsc__gguf_put_string(w, "general.architecture", config->arch, strlen(config->arch));
+    const char *arch = gguf_arch(c);
+    HSC_TRY(check_says_all(c, is_gpt2(c) ? HSC__ACT_GELU_TANH : HSC__ACT_SILU, err));
+    hsc__gguf_put_string(w, "general.architecture", arch, strlen(arch));
     hsc__gguf_put_string(w, "general.type", "model", 5);
     hsc__gguf_put_string(w, "general.name", config->name, strlen(config->name));
     put_types(c, w);
@@ -122,7 +134,7 @@ hsc_status hsc__convert_put_metadata(hsc__convert *c, hsc__gguf_writer *w, hsc_e
     put_key(c, w, "block_count", (uint32_t)config->n_layers);
     put_key(c, w, "feed_forward_length", (uint32_t)config->d_mlp);
     put_key(c, w, "attention.head_count", (uint32_t)config->n_heads);
-    if (llama) put_llama(c, w);
+    if (!is_gpt2(c)) put_llama(c, w);
     else put_real(c, w, "attention.layer_norm_epsilon", c->model->desc.norm_eps);
     return HSC_OK;
 }
@@ -187,18 +199,21 @@ static int add_llama(json_t *o, const hsc__desc *d, double theta)
            set(o, "rms_norm_eps", short_real((double)d->norm_eps)) | set(o, "rope_theta", short_real(theta)) |
            set(o, "rope_parameters", json_pack("{s:s, s:o}", "rope_type", "default", "rope_theta", short_real(theta))) |
            set(o, "attention_bias", json_boolean(d->layers[0].w_q.bias != NULL)) |
-           set(o, "mlp_bias", json_boolean(d->layers[0].w_in.bias != NULL));
+           set(o, "mlp_bias", json_boolean(d->layers[0].w_in.bias != NULL)) |
+           (strncmp(c->arch, "qwen", 4) == 0 ? set(o, "use_sliding_window", json_false()) : 0);
 }
 
-/* transformers gives all of these biases or none. */
+/* transformers gives all of these biases or none; of Qwen 2 always those of q, k and v, and never that of the output.
+ */
 static hsc_status check_biases(const hsc__convert *c, hsc_error *err)
 {
     const hsc__desc *d = &c->model->desc;
     bool attention = d->layers[0].w_q.bias != NULL, mlp = d->layers[0].w_in.bias != NULL;
+    bool qwen2 = strcmp(d->config.arch, "qwen2") == 0;
     for (int i = 0; i < d->config.n_layers; i++) {
         const hsc__layer *l = &d->layers[i];
         bool alike = (l->w_q.bias != NULL) == attention && (l->w_k.bias != NULL) == attention &&
-                     (l->w_v.bias != NULL) == attention && (l->w_o.bias != NULL) == attention &&
+                     (l->w_v.bias != NULL) == attention && (l->w_o.bias != NULL) == (attention && !qwen2) &&
                      (l->w_in.bias != NULL) == mlp && (l->w_up.bias != NULL) == mlp && (l->w_out.bias != NULL) == mlp;
         HSC_FAIL_IF(!alike, HSC_EUNSUPPORTED, "%s: layer L%d has some biases and not others, for which config.json %s",
                     c->in, i, "has no words");
@@ -239,15 +254,22 @@ static hsc_status copy_config(hsc__convert *c, json_t *o, hsc_error *err)
 static hsc_status make_config(hsc__convert *c, json_t *o, hsc_error *err)
 {
     const hsc__desc *d = &c->model->desc;
-    bool llama = strcmp(d->config.arch, "llama") == 0;
+    static const char *const classes[][2] = {{"gpt2", "GPT2LMHeadModel"},
+                                             {"llama", "LlamaForCausalLM"},
+                                             {"qwen2", "Qwen2ForCausalLM"},
+                                             {"qwen3", "Qwen3ForCausalLM"}};
+    const char *class = classes[0][1];
+    char key[64];
     double theta;
-    HSC_TRY(hsc__gguf_get_double(c->gguf, "llama.rope.freq_base", 10000, &theta, err));
-    if (llama) HSC_TRY(check_biases(c, err));
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (strcmp(d->config.arch, classes[i][0]) == 0) class = classes[i][1];
+    snprintf(key, sizeof key, "%s.rope.freq_base", d->config.arch);
+    HSC_TRY(hsc__gguf_get_double(c->gguf, key, 10000, &theta, err));
+    if (!is_gpt2(c)) HSC_TRY(check_biases(c, err));
     HSC_FAIL_IF(d->layers[0].rope.scaled || d->layers[0].window > 0, HSC_EUNSUPPORTED,
                 "%s: scaled rotary positions and sliding windows are not converted between folders and GGUF", c->in);
-    int failed = set(o, "architectures", json_pack("[s]", llama ? "LlamaForCausalLM" : "GPT2LMHeadModel")) |
-                 set(o, "model_type", json_string(d->config.arch));
-    failed |= llama ? add_llama(o, d, theta) : add_gpt2(o, d);
+    int failed = set(o, "architectures", json_pack("[s]", class)) | set(o, "model_type", json_string(d->config.arch));
+    failed |= is_gpt2(c) ? add_gpt2(o, d) : add_llama(o, d, theta);
     failed |= set_int(o, "vocab_size", d->config.d_vocab) |
               set(o, "tie_word_embeddings", json_boolean(d->config.tied)) |
               set(o, "torch_dtype", json_string(torch_type(main_type(c))));

@@ -31,6 +31,24 @@ static const hsc__name_rule llama[] = {
     {"blk.%d.ffn_down", "layers.%d.mlp.down_proj", HSC__AS_STORED, false},
 };
 
+/* Llama's shape whose heads are rotated in halves in GGUF too; those without norms of q and k have no such tensors. */
+static const hsc__name_rule qwen[] = {
+    {"token_embd", "embed_tokens", HSC__AS_STORED, false},
+    {"output_norm", "norm", HSC__AS_STORED, false},
+    {"output", "lm_head", HSC__AS_STORED, false},
+    {"blk.%d.attn_norm", "layers.%d.input_layernorm", HSC__AS_STORED, false},
+    {"blk.%d.attn_q", "layers.%d.self_attn.q_proj", HSC__AS_STORED, false},
+    {"blk.%d.attn_k", "layers.%d.self_attn.k_proj", HSC__AS_STORED, false},
+    {"blk.%d.attn_v", "layers.%d.self_attn.v_proj", HSC__AS_STORED, false},
+    {"blk.%d.attn_q_norm", "layers.%d.self_attn.q_norm", HSC__AS_STORED, false},
+    {"blk.%d.attn_k_norm", "layers.%d.self_attn.k_norm", HSC__AS_STORED, false},
+    {"blk.%d.attn_output", "layers.%d.self_attn.o_proj", HSC__AS_STORED, false},
+    {"blk.%d.ffn_norm", "layers.%d.post_attention_layernorm", HSC__AS_STORED, false},
+    {"blk.%d.ffn_gate", "layers.%d.mlp.gate_proj", HSC__AS_STORED, false},
+    {"blk.%d.ffn_up", "layers.%d.mlp.up_proj", HSC__AS_STORED, false},
+    {"blk.%d.ffn_down", "layers.%d.mlp.down_proj", HSC__AS_STORED, false},
+};
+
 /* A family's rules and what its names in a folder begin with; the output matrix has no such beginning. */
 struct hsc__family {
     const char *arch, *prefix;
@@ -41,6 +59,9 @@ struct hsc__family {
 static const struct hsc__family families[] = {
     {"gpt2", "transformer.", gpt2, sizeof gpt2 / sizeof *gpt2},
     {"llama", "model.", llama, sizeof llama / sizeof *llama},
+    {"mistral", "model.", llama, sizeof llama / sizeof *llama},
+    {"qwen2", "model.", qwen, sizeof qwen / sizeof *qwen},
+    {"qwen3", "model.", qwen, sizeof qwen / sizeof *qwen},
 };
 
 hsc_status hsc__convert_find_family(hsc__convert *c, hsc_error *err)

@@ -236,10 +236,16 @@ static hsc_status put_byte_level(hsc__convert *c, const hsc_tokenizer *t, hsc__g
     return HSC_OK;
 }
 
+static bool puts_in_front(const hsc__normalize_op *op)
+{
+    return op->kind == HSC__PREPEND || op->kind == HSC__PREPEND_MISSING || op->kind == HSC__PREPEND_FIRST;
+}
+
 static hsc_status put_sentencepiece(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_error *err)
 {
     bool prefix = false;
-    for (size_t i = 0; i < t->normalizer.n_ops; i++) prefix |= t->normalizer.op[i].kind != HSC__REPLACE;
+    for (size_t i = 0; i < t->normalizer.n_ops; i++) prefix |= puts_in_front(&t->normalizer.op[i]);
+    for (size_t i = 0; i < t->stage[0].change.n_ops; i++) prefix |= puts_in_front(&t->stage[0].change.op[i]);
     put_model(w, "llama");
     hsc__gguf_put_string(w, KEY("pre"), "default", 7);
     HSC_TRY(put_tokens(c, t, w, err));
