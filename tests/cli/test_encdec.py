@@ -1,0 +1,106 @@
+"""Encoder-decoders in the program: look at each attention, run's names and shapes, generate, info, and what is refused.
+The checkpoint is a small random T5, written here."""
+
+import array
+import json
+import random
+import struct
+
+from program import ProgramTest, main
+
+D, D_HEAD, HEADS, FF, VOCABULARY, LAYERS = 16, 8, 2, 24, 31, {"encoder": 1, "decoder": 2}
+CONFIG = {"model_type": "t5", "vocab_size": VOCABULARY, "d_model": D, "d_kv": D_HEAD, "d_ff": FF, "num_layers": 1,
+          "num_decoder_layers": 2, "num_heads": HEADS, "decoder_start_token_id": 0, "eos_token_id": 1}
+SOURCE, TARGET = "5,9,2,14,3,1", "0,8,4,16"
+
+
+def shapes():
+    yield "shared.weight", [VOCABULARY, D]
+    for side, n_layers in LAYERS.items():
+        yield f"{side}.final_layer_norm.weight", [D]
+        yield f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight", [32, HEADS]
+        attentions = ["0.SelfAttention"] + (["1.EncDecAttention"] if side == "decoder" else [])
+        ff = len(attentions)
+        for i in range(n_layers):
+            at = f"{side}.block.{i}.layer."
+            for name in attentions:
+                for part in "qkvo":
+                    yield f"{at}{name}.{part}.weight", [D, D]
+            for k in range(ff + 1):
+                yield f"{at}{k}.layer_norm.weight", [D]
+            yield f"{at}{ff}.DenseReluDense.wi.weight", [FF, D]
+            yield f"{at}{ff}.DenseReluDense.wo.weight", [D, FF]
+
+
+def write_t5(folder):
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+    draw, header, data = random.Random(1), {}, b""
+    for name, shape in shapes():
+        n = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        numbers = array.array("f", [draw.gauss(0, 0.5) if len(shape) > 1 else 1 for _ in range(n)]).tobytes()
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(numbers)]}
+        data += numbers
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return folder
+
+
+class EncoderDecoder(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.model = write_t5(self.folder / "t5")
+        self.look = ("look", "-m", self.model, "--ids", SOURCE)
+
+    def test_look(self):
+        cross = self.json(*self.look, "--target-ids", TARGET, "--head", "L1H0", "--top", "6")
+        self.assertEqual((cross["side"], len(cross["tokens"]), len(cross["source"])), ("cross", 4, 6))
+        for query in cross["queries"]:  # no key is left out, and they are the source's
+            self.assertEqual(sorted(key["pos"] for key in query["top"]), list(range(6)))
+            self.assertAlmostEqual(sum(key["weight"] for key in query["top"]), 1, delta=1e-5)
+            self.assertEqual({key["text"] for key in query["top"]}, set(SOURCE.split(",")))
+        decoder = self.json(*self.look, "--target-ids", TARGET, "--side", "decoder", "--head", "L1H0")
+        self.assertEqual([query["best"]["pos"] for query in decoder["queries"]][0], 0)
+        encoder = self.json(*self.look, "--side", "encoder", "--head", "L0H1")
+        self.assertEqual((len(encoder["queries"]), "source" in encoder), (6, False))
+        self.bad(1, *self.look, "--side", "encoder", "--head", "L1H0", says=["no head L1H0"])
+
+    def test_words(self):
+        both = self.json(*self.look, "--target-ids", TARGET, "--token", "8", "--to", "14")
+        self.assertEqual((both["query"]["pos"], both["key"]["pos"]), (1, 3))
+        self.bad(1, *self.look, "--target-ids", TARGET, "--to", "8", says=["no token is exactly that", "3 '14'"])
+        overview = self.json(*self.look, "--target-ids", TARGET)
+        for head in overview["heads"]:
+            self.assertAlmostEqual(head["first"] + head["last"] + head["other"], 1, delta=1e-5)
+
+    def test_run(self):
+        out = self.folder / "a.safetensors"
+        got = self.json("run", "-m", self.model, "--ids", SOURCE, "--target-ids", TARGET, "--sites",
+                        "enc_pattern,pattern,cross_pattern,cross_k,logits", "-o", out)
+        want = {"source_ids": [6], "ids": [4], "enc_pattern.0": [2, 6, 6], "logits": [4, VOCABULARY]}
+        want |= {f"pattern.{i}": [2, 4, 4] for i in range(2)} | {f"cross_pattern.{i}": [2, 4, 6] for i in range(2)}
+        want |= {f"cross_k.{i}": [6, 2, 8] for i in range(2)}
+        self.assertEqual({a["name"]: a["shape"] for a in got["arrays"]}, want)
+
+    def test_own_text(self):
+        """Without a target the model's own greedy text is looked at."""
+        written = self.json("generate", "-m", self.model, "--ids", SOURCE, "-n", "128", "--compute", "f32")
+        ids = [token["id"] for token in written["prompt"]["tokens"]] + written["samples"][0]["ids"]
+        looked = [token["id"] for token in self.json(*self.look)["tokens"]]
+        self.assertEqual(looked, ids[:-1] if ids[-1] == CONFIG["eos_token_id"] else ids)
+        self.assertEqual([token["id"] for token in written["source"]["tokens"]], [int(i) for i in SOURCE.split(",")])
+
+    def test_info(self):
+        info = self.json("info", "-m", self.model)
+        self.assertEqual((info["config"]["n_layers"], info["encoder"]["n_layers"]), (2, 1))
+        self.assertIn("relative positions", self.good("info", "-m", self.model))
+
+    def test_refused(self):
+        self.bad(1, "score", "-m", self.model, "--ids", "1,2", says=["encoder-decoder (t5)", "score has no place for"])
+        self.bad(2, *self.look, "--target", "a", "--target-ids", "1", says=["one of the two"])
+        self.bad(1, *self.look, "--stats", says=["--side decoder"])
+        self.bad(1, *self.look, "--vs", "1,2", says=["--side encoder"])
+
+
+if __name__ == "__main__":
+    main()
