@@ -266,7 +266,7 @@ static hsc_status show_map(const job *j, const char *path, hsc__string *out, hsc
         hsc__effect_map map = {.title = title.data,
                                .x_title = "head, bias, MLP",
                                .y_title = "layer",
-                               .value_title = "|part|, logits",
+                               .value_title = "part, logits",
                                .n_rows = j->first.n_layers,
                                .n_cols = n_cols,
                                .values = j->means + 2,
