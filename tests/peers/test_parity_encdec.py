@@ -3,7 +3,9 @@ attention: the encoder's, the decoder's, and those of cross-attention."""
 import json
 
 import common
+import gguf
 import torch
+from safetensors.numpy import load_file
 
 import checkpoints as make
 import encdec
@@ -84,6 +86,48 @@ def test_random_checkpoints():
                 report.run(f"{name} {level}", path, folder, f32, f64, source=source_of(source, target),
                            env={"HEADSCOPE_ISA": level})
     report.finish()
+
+
+def write_gguf(path, config, folder):
+    """The folder's tensors under the gguf package's names, float32, with the keys that llama.cpp's converter writes."""
+    tensors, names = load_file(folder / "model.safetensors"), gguf.get_tensor_name_map(gguf.MODEL_ARCH.T5, 8)
+    writer = gguf.GGUFWriter(path, "t5")
+    writer.add_context_length(512)
+    writer.add_embedding_length(config["d_model"])
+    writer.add_feed_forward_length(config["d_ff"])
+    writer.add_block_count(config["num_layers"])
+    writer.add_decoder_block_count(config.get("num_decoder_layers") or config["num_layers"])
+    writer.add_head_count(config["num_heads"])
+    writer.add_key_length(config["d_kv"])
+    writer.add_value_length(config["d_kv"])
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_relative_attn_buckets_count(32)
+    writer.add_decoder_start_token_id(0)
+    for name, value in tensors.items():
+        found = names.get_name(name, try_suffixes=(".weight",))
+        assert found, f"the gguf package has no name for {name}"
+        writer.add_tensor(found, value)
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+    return path
+
+
+def test_gguf():
+    """T5 as llama.cpp writes it gives the bits of the folder."""
+    for seed, changes in enumerate(({}, {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+                                    {"num_decoder_layers": 2, "d_kv": 12, "num_heads": 3}), start=980):
+        config = make.configuration(T5, **changes)
+        with common.scratch() as folder:
+            head = {"lm_head.weight": torch.randn(97, 32)} if "tie_word_embeddings" in changes else None  # as v1.1 has it
+            path = encdec.save(encdec.make_model(config, seed), folder / "t5", config, extra=head)
+            file = write_gguf(folder / "t5.gguf", config, path)
+            source = source_of(ids_of(config, 20, seed), ids_of(config, 15, seed + 1))
+            sites = ["logits", "cross_pattern", "pattern", "enc_pattern", "enc_ln_final"]
+            want, got = (common.run_sites(m, folder, sites, source=source) for m in (path, file))
+            for name, value in want.items():
+                assert value.tobytes() == got[name].tobytes(), (changes, name)
+            ours = generate(file, ids_of(config, 9, seed), "-n", 10)["samples"][0]["ids"]
+            assert ours == generate(path, ids_of(config, 9, seed), "-n", 10)["samples"][0]["ids"]
 
 
 def generate(path, source, *words):

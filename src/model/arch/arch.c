@@ -24,7 +24,7 @@ static const hsc__arch table[] = {
     {"distilbert", hsc__distilbert_from_folder, NULL},
     {"modernbert", hsc__modernbert_from_folder, NULL},
     {"modern-bert", NULL, hsc__modernbert_from_gguf},
-    {"t5", hsc__t5_from_folder, NULL},
+    {"t5", hsc__t5_from_folder, hsc__t5_from_gguf},
     {"bart", hsc__bart_from_folder, NULL},
     {"marian", hsc__marian_from_folder, NULL},
 };

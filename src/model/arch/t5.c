@@ -18,12 +18,45 @@ typedef struct {
     bool tie, scale;
 } options;
 
-/* What tells the two stacks' tensors apart. `cross`, `ff`: the sub-layers of a block. */
+enum { NAME_BYTES = 64 };
+
+/* What one block's parts are called; of an attention, the name behind which `dot` and q, k, v or o stand. */
 typedef struct {
-    const char *stack, *cross, *ff;
+    char attention[NAME_BYTES], ln1[NAME_BYTES], cross[NAME_BYTES], cross_ln[NAME_BYTES], w_in[NAME_BYTES],
+        w_up[NAME_BYTES], w_out[NAME_BYTES], ln2[NAME_BYTES];
+    char dot;
 } names;
 
-static const names encoder_names = {"encoder", NULL, "1"}, decoder_names = {"decoder", "1", "2"};
+#define NAME(to, ...) snprintf(to, NAME_BYTES, __VA_ARGS__)
+
+static void name_folder(names *n, const hsc_config *c, int i)
+{
+    const char *side = c->causal ? "decoder" : "encoder";
+    int ff = c->causal ? 2 : 1;
+    n->dot = '.';
+    NAME(n->attention, "%s.block.%d.layer.0.SelfAttention", side, i);
+    NAME(n->ln1, "%s.block.%d.layer.0.layer_norm", side, i);
+    NAME(n->cross, "%s.block.%d.layer.1.EncDecAttention", side, i);
+    NAME(n->cross_ln, "%s.block.%d.layer.1.layer_norm", side, i);
+    NAME(n->w_in, "%s.block.%d.layer.%d.DenseReluDense.%s", side, i, ff, c->is_gated ? "wi_0" : "wi");
+    NAME(n->w_up, "%s.block.%d.layer.%d.DenseReluDense.wi_1", side, i, ff);
+    NAME(n->w_out, "%s.block.%d.layer.%d.DenseReluDense.wo", side, i, ff);
+    NAME(n->ln2, "%s.block.%d.layer.%d.layer_norm", side, i, ff);
+}
+
+static void name_gguf(names *n, const hsc_config *c, int i)
+{
+    const char *side = c->causal ? "dec" : "enc";
+    n->dot = '_';
+    NAME(n->attention, "%s.blk.%d.attn", side, i);
+    NAME(n->ln1, "%s.blk.%d.attn_norm", side, i);
+    NAME(n->cross, "%s.blk.%d.cross_attn", side, i);
+    NAME(n->cross_ln, "%s.blk.%d.cross_attn_norm", side, i);
+    NAME(n->w_in, "%s.blk.%d.%s", side, i, c->is_gated ? "ffn_gate" : "ffn_up");
+    NAME(n->w_up, "%s.blk.%d.ffn_up", side, i);
+    NAME(n->w_out, "%s.blk.%d.ffn_down", side, i);
+    NAME(n->ln2, "%s.blk.%d.ffn_norm", side, i);
+}
 
 /* "relu", or "gated-gelu", which means the tanh approximation ("gated-silu" is what it says). */
 static hsc_status read_activation(hsc__source *src, hsc__desc *desc, hsc_error *err)
@@ -36,6 +69,15 @@ static hsc_status read_activation(hsc__source *src, hsc__desc *desc, hsc_error *
     if (strcmp(name, "gated-gelu") == 0) name = "gelu_new";
     else if (is_gated) name += sizeof gated - 1;
     return hsc__act_find(src, "feed_forward_proj", name, &desc->act, err);
+}
+
+static void fill_common(hsc__desc *desc)
+{
+    hsc_config *c = &desc->config;
+    if (c->n_ctx < CONTEXT) c->n_ctx = CONTEXT;
+    c->n_kv_heads = c->n_heads;
+    c->causal = c->is_relative = 1;
+    desc->norm_kind = HSC__NN_RMS_NORM;
 }
 
 static hsc_status read_config(hsc__source *src, hsc__desc *desc, options *o, int *n_encoder, hsc_error *err)
@@ -55,10 +97,7 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, options *o, int
     HSC_TRY(hsc__config_eps(src, "layer_norm_epsilon", 1e-6f, &desc->norm_eps, err));
     HSC_TRY(hsc__json_bool(src->config, "tie_word_embeddings", true, &o->tie, src->config_path, err));
     HSC_TRY(hsc__json_bool(src->config, "scale_decoder_outputs", o->tie, &o->scale, src->config_path, err));
-    if (c->n_ctx < CONTEXT) c->n_ctx = CONTEXT;
-    c->n_kv_heads = c->n_heads;
-    c->causal = c->is_relative = 1;
-    desc->norm_kind = HSC__NN_RMS_NORM;
+    fill_common(desc);
     return read_activation(src, desc, err);
 }
 
@@ -96,62 +135,79 @@ static hsc_status spread_bias(hsc__source *src, hsc__desc *desc, const options *
     return HSC_OK;
 }
 
-static hsc_status bind_bias(hsc__source *src, hsc__desc *desc, const options *o, const names *n, hsc_error *err)
+static hsc_status bind_bias(hsc__source *src, hsc__desc *desc, const options *o, const char *at, hsc_error *err)
 {
     hsc__weight table;
     int least = desc->config.causal ? 2 : 4; /* halved, and halved again for the exact ones */
     HSC_FAIL_IF(o->n_buckets < least || o->max_distance <= o->n_buckets / least, HSC_EFORMAT,
-                "%s: field \"relative_attention_num_buckets\": %d buckets for distances up to %d make no sense",
-                src->config_path, o->n_buckets, o->max_distance);
-    HSC_TRY(hsc__bind_matrix(src, &table, o->n_buckets, desc->config.n_heads, false, err,
-                             "%s.block.0.layer.0.SelfAttention.relative_attention_bias.weight", n->stack));
+                "%s: %d buckets of relative positions for distances up to %d make no sense", src->path, o->n_buckets,
+                o->max_distance);
+    HSC_TRY(hsc__bind_matrix(src, &table, o->n_buckets, desc->config.n_heads, false, err, "%s.weight", at));
     return spread_bias(src, desc, o, &table, err);
 }
 
 /* q, k, v and o of one attention; they differ by their names alone. */
 static hsc_status bind_attention(hsc__source *src, const hsc_config *c, hsc__weight *const w[4], const char *at,
-                                 hsc_error *err)
+                                 char dot, hsc_error *err)
 {
     int inner = c->n_heads * c->d_head;
     for (int i = 0; i < 4; i++) {
         bool out = i == 3;
         HSC_TRY(hsc__bind_linear(src, w[i], out ? c->d_model : inner, out ? inner : c->d_model, HSC__NO_BIAS, err,
-                                 "%s.%c", at, "qkvo"[i]));
+                                 "%s%c%c", at, dot, "qkvo"[i]));
     }
     return HSC_OK;
 }
 
-static hsc_status bind_layer(hsc__source *src, hsc__desc *desc, const names *n, int i, hsc_error *err)
+static hsc_status bind_layer(hsc__source *src, hsc__desc *desc, const names *n, hsc__layer *l, hsc_error *err)
 {
     const hsc_config *c = &desc->config;
-    hsc__layer *l = &desc->layers[i];
     hsc__cross *x = &l->cross;
-    char at[64], block[32];
     int d = c->d_model, m = c->d_mlp;
-    snprintf(block, sizeof block, "%s.block.%d.layer", n->stack, i);
-    snprintf(at, sizeof at, "%s.0.SelfAttention", block);
-    HSC_TRY(bind_attention(src, c, (hsc__weight *[]){&l->w_q, &l->w_k, &l->w_v, &l->w_o}, at, err));
-    HSC_TRY(hsc__bind_norm(src, &l->ln1, d, HSC__NO_BIAS, err, "%s.0.layer_norm", block));
-    if (n->cross) {
-        snprintf(at, sizeof at, "%s.%s.EncDecAttention", block, n->cross);
-        HSC_TRY(bind_attention(src, c, (hsc__weight *[]){&x->w_q, &x->w_k, &x->w_v, &x->w_o}, at, err));
-        HSC_TRY(hsc__bind_norm(src, &x->ln, d, HSC__NO_BIAS, err, "%s.%s.layer_norm", block, n->cross));
+    HSC_TRY(bind_attention(src, c, (hsc__weight *[]){&l->w_q, &l->w_k, &l->w_v, &l->w_o}, n->attention, n->dot, err));
+    HSC_TRY(hsc__bind_norm(src, &l->ln1, d, HSC__NO_BIAS, err, "%s", n->ln1));
+    if (c->causal) {
+        HSC_TRY(bind_attention(src, c, (hsc__weight *[]){&x->w_q, &x->w_k, &x->w_v, &x->w_o}, n->cross, n->dot, err));
+        HSC_TRY(hsc__bind_norm(src, &x->ln, d, HSC__NO_BIAS, err, "%s", n->cross_ln));
     }
-    snprintf(at, sizeof at, "%s.%s.DenseReluDense", block, n->ff);
-    HSC_TRY(hsc__bind_linear(src, &l->w_in, m, d, HSC__NO_BIAS, err, "%s.%s", at, c->is_gated ? "wi_0" : "wi"));
-    if (c->is_gated) HSC_TRY(hsc__bind_linear(src, &l->w_up, m, d, HSC__NO_BIAS, err, "%s.wi_1", at));
-    HSC_TRY(hsc__bind_linear(src, &l->w_out, d, m, HSC__NO_BIAS, err, "%s.wo", at));
+    HSC_TRY(hsc__bind_linear(src, &l->w_in, m, d, HSC__NO_BIAS, err, "%s", n->w_in));
+    if (c->is_gated) HSC_TRY(hsc__bind_linear(src, &l->w_up, m, d, HSC__NO_BIAS, err, "%s", n->w_up));
+    HSC_TRY(hsc__bind_linear(src, &l->w_out, d, m, HSC__NO_BIAS, err, "%s", n->w_out));
     l->attn_scale = 1;
-    return hsc__bind_norm(src, &l->ln2, d, HSC__NO_BIAS, err, "%s.%s.layer_norm", block, n->ff);
+    return hsc__bind_norm(src, &l->ln2, d, HSC__NO_BIAS, err, "%s", n->ln2);
 }
 
-static hsc_status bind_stack(hsc__source *src, hsc__desc *desc, const options *o, const names *n, hsc_error *err)
+static hsc_status bind_stack(hsc__source *src, hsc__desc *desc, const options *o, hsc_error *err)
 {
+    names n = {0};
+    char bias[NAME_BYTES + 32];
     HSC_TRY(hsc__desc_layers(src, desc, err));
-    for (int i = 0; i < desc->config.n_layers; i++) HSC_TRY(bind_layer(src, desc, n, i, err));
-    HSC_TRY(
-        hsc__bind_norm(src, &desc->ln_final, desc->config.d_model, HSC__NO_BIAS, err, "%s.final_layer_norm", n->stack));
-    return bind_bias(src, desc, o, n, err);
+    for (int i = desc->config.n_layers - 1; i >= 0; i--) {
+        (src->gguf ? name_gguf : name_folder)(&n, &desc->config, i);
+        HSC_TRY(bind_layer(src, desc, &n, &desc->layers[i], err));
+    }
+    snprintf(bias, sizeof bias, "%s%s", n.attention, src->gguf ? "_rel_b" : ".relative_attention_bias");
+    const char *side = desc->config.causal ? "decoder" : "encoder";
+    HSC_TRY(hsc__bind_norm(src, &desc->ln_final, desc->config.d_model, HSC__NO_BIAS, err, "%.*s.%s", src->gguf ? 3 : 7,
+                           side, src->gguf ? "output_norm" : "final_layer_norm"));
+    return bind_bias(src, desc, o, bias, err);
+}
+
+/* Both stacks, once desc has what they share; only then is the decoder's own size known to differ. */
+static hsc_status bind_both(hsc__source *src, hsc__desc *desc, const options *o, int n_encoder, hsc_error *err)
+{
+    HSC_TRY(hsc__desc_encoder(src, desc, err));
+    hsc__desc *encoder = desc->encoder;
+    *encoder =
+        (hsc__desc){.config = desc->config, .norm_kind = desc->norm_kind, .norm_eps = desc->norm_eps, .act = desc->act};
+    encoder->config.n_layers = n_encoder;
+    encoder->config.causal = 0;
+    HSC_TRY(bind_stack(src, encoder, o, err));
+    HSC_TRY(bind_stack(src, desc, o, err));
+    HSC_TRY(hsc__bind_unembed(src, desc, desc->config.d_model, src->gguf ? "token_embd.weight" : "shared.weight",
+                              src->gguf ? "output.weight" : "lm_head.weight", o->tie, err));
+    encoder->embed = desc->embed;
+    return HSC_OK;
 }
 
 hsc_status hsc__t5_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err)
@@ -159,19 +215,38 @@ hsc_status hsc__t5_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err
     options o;
     int n_encoder;
     HSC_TRY(read_config(src, desc, &o, &n_encoder, err));
-    HSC_TRY(hsc__desc_encoder(src, desc, err));
-    hsc__desc *encoder = desc->encoder;
-    *encoder =
-        (hsc__desc){.config = desc->config, .norm_kind = desc->norm_kind, .norm_eps = desc->norm_eps, .act = desc->act};
-    encoder->config.n_layers = n_encoder;
-    encoder->config.causal = 0;
-    HSC_TRY(bind_stack(src, encoder, &o, &encoder_names, err));
-    HSC_TRY(bind_stack(src, desc, &o, &decoder_names, err));
-    HSC_TRY(hsc__bind_unembed(src, desc, desc->config.d_model, "shared.weight", "lm_head.weight", o.tie, err));
-    encoder->embed = desc->embed;
+    HSC_TRY(bind_both(src, desc, &o, n_encoder, err));
     if (o.scale) desc->head_scale = 1 / sqrtf((float)desc->config.d_model);
     hsc__source_ignore(src, "encoder.embed_tokens.weight"); /* copies of shared.weight that old files carry */
     hsc__source_ignore(src, "decoder.embed_tokens.weight");
     hsc__source_ignore(src, "EncDecAttention.relative_attention_bias.weight"); /* nobody reads it */
+    return HSC_OK;
+}
+
+/* llama.cpp's files say neither the activation nor whether ln_final is scaled: a gate means the tanh approximation,
+ * else it is ReLU, and what has no output matrix of its own is scaled, as in the models of both versions. */
+hsc_status hsc__t5_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err)
+{
+    hsc_config *c = &desc->config;
+    options o = {.tie = true, .max_distance = 128};
+    int n_encoder;
+    double eps;
+    HSC_TRY(hsc__meta_int(src, "embedding_length", 1 << 20, &c->d_model, err));
+    HSC_TRY(hsc__meta_int(src, "block_count", 4096, &n_encoder, err));
+    HSC_TRY(hsc__meta_int_or(src, "decoder_block_count", n_encoder, 1, 4096, &c->n_layers, err));
+    HSC_TRY(hsc__meta_int(src, "attention.head_count", 4096, &c->n_heads, err));
+    HSC_TRY(hsc__meta_int_or(src, "attention.key_length", 64, 1, HSC__MAX_D_HEAD, &c->d_head, err));
+    HSC_TRY(hsc__meta_int(src, "feed_forward_length", 1 << 24, &c->d_mlp, err));
+    HSC_TRY(hsc__meta_int_or(src, "context_length", 512, 1, 1 << 24, &c->n_ctx, err));
+    HSC_TRY(hsc__meta_int_or(src, "attention.relative_buckets_count", 32, 2, MAX_BUCKETS, &o.n_buckets, err));
+    HSC_TRY(hsc__meta_double(src, "attention.layer_norm_rms_epsilon", 1e-6, &eps, err));
+    HSC_TRY(hsc__meta_vocab(src, &c->d_vocab, err));
+    desc->norm_eps = (float)eps;
+    c->is_gated = hsc__source_has(src, "enc.blk.0.ffn_gate.weight");
+    desc->act = c->is_gated ? HSC__ACT_GELU_TANH : HSC__ACT_RELU;
+    fill_common(desc);
+    HSC_TRY(bind_both(src, desc, &o, n_encoder, err));
+    if (!hsc__source_has(src, "output.weight")) desc->head_scale = 1 / sqrtf((float)c->d_model);
+    hsc__source_ignore(src, "cross_attn_rel_b.weight"); /* nobody reads it */
     return HSC_OK;
 }
