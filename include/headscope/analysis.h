@@ -215,6 +215,53 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_value_norms(const hsc_model *model, const 
                                                   hsc_norm_of of, const hsc_mix_options *options, float *out,
                                                   hsc_error *err);
 
+/* ------------------------------------------------------------------------------------------------------ export ---- */
+
+/* A corpus, text after text. */
+typedef struct hsc_corpus_text {
+    const hsc_token *ids; /* [n_tokens], valid until the next call */
+    int n_tokens;
+    int32_t label; /* what the index calls it: the number of a line, say */
+} hsc_corpus_text;
+
+/* Text number `index`, asked for from 0 on in rising order, and then once more from 0; the same both times. Sets
+ * *is_end when there is no such text. */
+typedef hsc_status (*hsc_corpus_fn)(void *user, int64_t index, hsc_corpus_text *out, int *is_end, hsc_error *err);
+
+typedef enum {
+    HSC_EXPORT_ALL,  /* a row for every token */
+    HSC_EXPORT_LAST, /* the last token of each text */
+    HSC_EXPORT_MEAN, /* the mean over each text's tokens but the first; of a text of one token that one */
+} hsc_export_rows;
+
+typedef struct hsc_export_options {
+    int n_threads;
+    hsc_compute compute;
+    hsc_site site;
+    int layer; /* -1: every layer; ignored for a site that exists once */
+    hsc_export_rows rows;
+    hsc_corpus_fn next;
+    void *user;                                             /* of next and tell */
+    int (*tell)(void *user, int64_t n_done, int64_t n_all); /* texts; non-zero stops with HSC_ECANCELED; may be NULL */
+} hsc_export_options;
+
+typedef struct hsc_export_counts {
+    int64_t n_texts, n_rows;
+    int64_t n_cut; /* texts longer than the context, of which only the beginning was read */
+} hsc_export_counts;
+
+/*
+ * Writes a site's rows over a corpus, for probes, as an .npz: `resid_post.4` [n_rows][row] float32, an array a layer,
+ * and an index of the rows, `text` (its label), `position` and `token` [n_rows] int32 (position and token -1 for a
+ * mean). An .npy holds one layer's rows alone. Texts are packed; memory grows neither with their number nor with the
+ * file. The file appears when it is whole. HSC_EINVAL: a site that is not made of rows or that the model lacks, several
+ * layers in an .npy, a text without tokens, a corpus without texts. What next returns. As hsc_forward and
+ * hsc_write_arrays besides. counts may be NULL.
+ */
+HSC_API HSC_MUST_CHECK hsc_status hsc_export(const hsc_model *model, const char *path,
+                                             const hsc_export_options *options, hsc_export_counts *counts,
+                                             hsc_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -169,6 +169,12 @@ typedef struct hsc_texts {
 HSC_API HSC_MUST_CHECK hsc_status hsc_site_mean(const hsc_model *model, hsc_site site, const hsc_texts *texts,
                                                 int by_position, const hsc_lab_options *options, float *out,
                                                 hsc_error *err);
+/* A direction to steer by: the mean of a site over the texts of `toward` less that over `away` (Turner et al. 2023;
+ * Rimsky et al. 2024, mean difference). at_last 0: means over all positions but position 0; else over the last position
+ * of each text. out: [n_layers][row]. As hsc_site_mean. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_site_difference(const hsc_model *model, hsc_site site, const hsc_texts *toward,
+                                                      const hsc_texts *away, int at_last,
+                                                      const hsc_lab_options *options, float *out, hsc_error *err);
 /* Numbers that a row of a site has in this model; 0 for attn_scores and pattern. */
 HSC_API int hsc_site_row(const hsc_model *model, hsc_site site);
 

@@ -29,6 +29,7 @@ int hsc__cli_info(int argc, char **argv);
 int hsc__cli_lens(int argc, char **argv);
 int hsc__cli_lesson(int argc, char **argv);
 int hsc__cli_embed(int argc, char **argv);
+int hsc__cli_export(int argc, char **argv);
 int hsc__cli_fill(int argc, char **argv);
 int hsc__cli_generate(int argc, char **argv);
 int hsc__cli_look(int argc, char **argv);
@@ -38,6 +39,7 @@ int hsc__cli_rollout(int argc, char **argv);
 int hsc__cli_run(int argc, char **argv);
 int hsc__cli_scan(int argc, char **argv);
 int hsc__cli_score(int argc, char **argv);
+int hsc__cli_steer(int argc, char **argv);
 int hsc__cli_tokenize(int argc, char **argv);
 int hsc__cli_values(int argc, char **argv);
 

@@ -15,6 +15,7 @@ typedef struct entry {
 static const entry commands[] = {
     {"look", hsc__cli_look, "what each attention head looks at", "See"},
     {"run", hsc__cli_run, "save patterns, residual streams and logits as tensors", "See"},
+    {"export", hsc__cli_export, "a site over a corpus, for probes", "See"},
     {"scan", hsc__cli_scan, "which head follows the answer, over many sentence pairs", "See"},
     {"detect", hsc__cli_detect, "what each head mostly does: previous token, induction, first token", "See"},
     {"drift", hsc__cli_drift, "how far heads differ between two files of one model", "See"},
@@ -26,6 +27,7 @@ static const entry commands[] = {
     {"values", hsc__cli_values, "attention by the size of what it moves", "Explain"},
     {"ablate", hsc__cli_ablate, "switch off heads, layers or neurons, and measure what it does", "Intervene"},
     {"patch", hsc__cli_patch, "put one run's activations into another, place by place", "Intervene"},
+    {"steer", hsc__cli_steer, "the difference of two sets of texts added to the stream, in doses", "Intervene"},
     {"generate", hsc__cli_generate, "write on from a prompt, and see where heads look as it writes", "Do"},
     {"chat", hsc__cli_chat, "a conversation in the terminal, with the model's own template", "Do"},
     {"score", hsc__cli_score, "how likely a text is; which of several continuations is likeliest", "Do"},

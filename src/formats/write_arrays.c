@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "formats/dtype.h"
 #include "formats/names.h"
+#include "formats/npy.h"
 #include "formats/safetensors_writer.h"
 #include "formats/zip.h"
 
@@ -68,18 +69,9 @@ static hsc_status write_safetensors(hsc__sink *sink, const hsc_named_array *arra
     return status;
 }
 
-/*
- * NumPy's header, format 1.0: magic, version, u16 length and a Python dictionary, padded so that the data start at a
- * multiple of 64. Four dimensions always fit; format 2.0 is for headers of more than 65535 bytes.
- */
-typedef struct npy_header {
-    char bytes[256];
-    size_t n;
-} npy_header;
-
-static npy_header make_npy_header(const hsc_named_array *a)
+hsc__npy_header hsc__npy_header_of(const hsc_named_array *a)
 {
-    npy_header h = {.bytes = "\x93NUMPY\x01", .n = 10};
+    hsc__npy_header h = {.bytes = "\x93NUMPY\x01", .n = 10};
     h.n += (size_t)snprintf(h.bytes + h.n, sizeof h.bytes - h.n, "{'descr': '%s', 'fortran_order': False, 'shape': (",
                             a->dtype == HSC_F32 ? "<f4" : "<i4");
     for (int i = 0; i < a->n_dims; i++) {
@@ -99,7 +91,7 @@ static hsc_status write_npy(hsc__sink *sink, const hsc_named_array *arrays, size
 {
     HSC_FAIL_IF(n != 1, HSC_EINVAL, "%s: a .npy file holds one array, %zu were given; .npz and .safetensors hold more",
                 sink->path, n);
-    npy_header h = make_npy_header(&arrays[0]);
+    hsc__npy_header h = hsc__npy_header_of(&arrays[0]);
     HSC_TRY(hsc__sink_put(sink, h.bytes, h.n, err));
     return hsc__sink_put(sink, arrays[0].data, sizes[0], err);
 }
@@ -111,7 +103,7 @@ static hsc_status add_npz_entry(hsc__zip *zip, hsc__arena *arena, const hsc_name
     char *name = hsc__arena_alloc(arena, n);
     if (!name) return hsc__fail_memory(err, n, "a name in an archive");
     snprintf(name, n, "%s.npy", a->name);
-    npy_header h = make_npy_header(a);
+    hsc__npy_header h = hsc__npy_header_of(a);
     return hsc__zip_add(zip, name, h.bytes, h.n, a->data, size, err);
 }
 

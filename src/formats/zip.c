@@ -68,13 +68,8 @@ static void put_common(record *r, const hsc__zip_entry *e)
     put(r, strlen(e->name), 2);
 }
 
-hsc_status hsc__zip_add(hsc__zip *zip, const char *name, const void *head, uint64_t n_head, const void *body,
-                        uint64_t n_body, hsc_error *err)
+static hsc_status put_header(hsc__zip *zip, const hsc__zip_entry *e, hsc_error *err)
 {
-    HSC_TRY(hsc__grow(&zip->entries, &zip->capacity, zip->n + 1, sizeof *zip->entries, err));
-    hsc__zip_entry *e = &zip->entries[zip->n];
-    *e = (hsc__zip_entry){name, n_head + n_body, zip->sink.at, 0};
-    e->crc = hsc__crc32(hsc__crc32(0, head, n_head), body, n_body);
     bool big = e->size >= max_32;
     record r = {.n = 0}, extra = {.n = 0};
     put(&r, 0x04034b50, 4);
@@ -88,12 +83,37 @@ hsc_status hsc__zip_add(hsc__zip *zip, const char *name, const void *head, uint6
         put(&extra, e->size, 8);
     }
     HSC_TRY(hsc__sink_put(&zip->sink, r.bytes, r.n, err));
-    HSC_TRY(hsc__sink_put(&zip->sink, name, strlen(name), err));
-    HSC_TRY(hsc__sink_put(&zip->sink, extra.bytes, extra.n, err));
+    HSC_TRY(hsc__sink_put(&zip->sink, e->name, strlen(e->name), err));
+    return hsc__sink_put(&zip->sink, extra.bytes, extra.n, err);
+}
+
+hsc_status hsc__zip_add(hsc__zip *zip, const char *name, const void *head, uint64_t n_head, const void *body,
+                        uint64_t n_body, hsc_error *err)
+{
+    HSC_TRY(hsc__grow(&zip->entries, &zip->capacity, zip->n + 1, sizeof *zip->entries, err));
+    hsc__zip_entry *e = &zip->entries[zip->n];
+    *e = (hsc__zip_entry){name, n_head + n_body, zip->sink.at, 0};
+    e->crc = hsc__crc32(hsc__crc32(0, head, n_head), body, n_body);
+    HSC_TRY(put_header(zip, e, err));
     HSC_TRY(hsc__sink_put(&zip->sink, head, n_head, err));
     HSC_TRY(hsc__sink_put(&zip->sink, body, n_body, err));
     zip->n++;
     return HSC_OK;
+}
+
+hsc_status hsc__zip_reserve(hsc__zip *zip, const char *name, uint64_t size, hsc_error *err)
+{
+    HSC_TRY(hsc__grow(&zip->entries, &zip->capacity, zip->n + 1, sizeof *zip->entries, err));
+    zip->entries[zip->n] = (hsc__zip_entry){name, size, zip->sink.at, 0};
+    HSC_TRY(put_header(zip, &zip->entries[zip->n], err));
+    zip->n++;
+    return HSC_OK;
+}
+
+hsc_status hsc__zip_set_crc(hsc__zip *zip, size_t index, uint32_t crc, hsc_error *err)
+{
+    zip->entries[index].crc = crc;
+    return put_header(zip, &zip->entries[index], err);
 }
 
 static hsc_status put_directory_entry(hsc__zip *zip, const hsc__zip_entry *e, hsc_error *err)

@@ -23,6 +23,10 @@ typedef struct hsc__zip {
 /* Adds one entry whose bytes are `head` and then `body`. The name is UTF-8 of at most 65535 bytes. */
 hsc_status hsc__zip_add(hsc__zip *zip, const char *name, const void *head, uint64_t n_head, const void *body,
                         uint64_t n_body, hsc_error *err);
+/* Adds one entry of `size` bytes that are written later: only its header is put, with no check sum yet. */
+hsc_status hsc__zip_reserve(hsc__zip *zip, const char *name, uint64_t size, hsc_error *err);
+/* Puts the header of a reserved entry once more, with its check sum; the sink must stand at the entry's offset. */
+hsc_status hsc__zip_set_crc(hsc__zip *zip, size_t index, uint32_t crc, hsc_error *err);
 /* Writes the directory. */
 hsc_status hsc__zip_end(hsc__zip *zip, hsc_error *err);
 void hsc__zip_free(hsc__zip *zip);

@@ -4,12 +4,15 @@
 #include "base/status.h"
 #include "headscope/intervene.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 typedef struct sums {
     double *sum; /* [n_layers][n_pos][row] */
     int n_pos;   /* 1: over positions too */
     int row;
+    int only; /* the one position that counts; -1: all but position 0, or with n_pos above 1 all */
+    bool at_last;
 } sums;
 
 static int add_block(void *user, const hsc_block *block)
@@ -17,7 +20,7 @@ static int add_block(void *user, const hsc_block *block)
     const sums *s = user;
     for (int i = 0; i < block->n_rows; i++) {
         int pos = block->first_row + i;
-        if (s->n_pos == 1 && pos == 0) continue;
+        if (s->only >= 0 ? pos != s->only : s->n_pos == 1 && pos == 0) continue;
         const float *x = block->data + (size_t)i * block->stride;
         double *to =
             s->sum + ((size_t)block->layer * (size_t)s->n_pos + (size_t)(s->n_pos == 1 ? 0 : pos)) * (size_t)s->row;
@@ -26,7 +29,9 @@ static int add_block(void *user, const hsc_block *block)
     return 0;
 }
 
-static hsc_status check_texts(const hsc_texts *texts, int by_position, double *count, int *longest, hsc_error *err)
+/* one_each: a text counts once, not by its positions. */
+static hsc_status check_texts(const hsc_texts *texts, bool one_each, bool same_length, double *count, int *longest,
+                              hsc_error *err)
 {
     HSC_FAIL_IF(texts->n_texts < 1, HSC_EINVAL, "a mean wants one text at least");
     *count = 0;
@@ -34,10 +39,10 @@ static hsc_status check_texts(const hsc_texts *texts, int by_position, double *c
     for (int i = 0; i < texts->n_texts; i++) {
         int n = texts->lengths[i];
         HSC_FAIL_IF(n < 1, HSC_EINVAL, "text %d has %d tokens", i, n);
-        HSC_FAIL_IF(by_position && n != texts->lengths[0], HSC_EINVAL,
+        HSC_FAIL_IF(same_length && n != texts->lengths[0], HSC_EINVAL,
                     "a mean by position wants texts of one length: text 0 has %d tokens, text %d has %d",
                     texts->lengths[0], i, n);
-        *count += by_position ? 1 : n - 1;
+        *count += one_each ? 1 : n - 1;
         if (n > *longest) *longest = n;
     }
     HSC_FAIL_IF(*count == 0, HSC_EINVAL, "the texts have no position past the first, which the mean leaves out");
@@ -51,6 +56,7 @@ static hsc_status run_texts(hsc_session *session, hsc_site site, const hsc_texts
     HSC_TRY(hsc_session_observe(session, &observer, err));
     for (int i = 0; i < texts->n_texts; i++) {
         hsc_batch batch = {.ids = ids, .n_tokens = texts->lengths[i], .logits = HSC_LOGITS_NONE};
+        s->only = s->at_last ? texts->lengths[i] - 1 : -1;
         hsc_session_reset(session);
         HSC_TRY(hsc_forward(session, &batch, err));
         ids += texts->lengths[i];
@@ -58,19 +64,19 @@ static hsc_status run_texts(hsc_session *session, hsc_site site, const hsc_texts
     return HSC_OK;
 }
 
-hsc_status hsc_site_mean(const hsc_model *model, hsc_site site, const hsc_texts *texts, int by_position,
-                         const hsc_lab_options *options, float *out, hsc_error *err)
+static hsc_status take_mean(const hsc_model *model, hsc_site site, const hsc_texts *texts, int by_position,
+                            bool at_last, const hsc_lab_options *options, float *out, hsc_error *err)
 {
     double count;
     int longest, row = hsc_site_row(model, site), n_layers = hsc_model_config(model)->n_layers;
     hsc__error_clear(err);
     HSC_FAIL_IF((unsigned)site >= HSC_N_SITES || !hsc_site_per_layer(site) || !row, HSC_EINVAL,
                 "a mean wants a site that each layer has and that is made of rows");
-    HSC_TRY(check_texts(texts, by_position, &count, &longest, err));
+    HSC_TRY(check_texts(texts, by_position || at_last, by_position, &count, &longest, err));
     hsc_session_options o = {.n_threads = options ? options->n_threads : 0,
                              .max_tokens = longest,
                              .compute = options ? options->compute : HSC_COMPUTE_F32};
-    sums s = {NULL, by_position ? longest : 1, row};
+    sums s = {.n_pos = by_position ? longest : 1, .row = row, .only = -1, .at_last = at_last};
     size_t n = (size_t)n_layers * (size_t)s.n_pos * (size_t)row;
     hsc_session *session = NULL;
     HSC_TRY(hsc_session_new(&session, model, &o, err));
@@ -80,5 +86,24 @@ hsc_status hsc_site_mean(const hsc_model *model, hsc_site site, const hsc_texts 
     for (size_t i = 0; status == HSC_OK && i < n; i++) out[i] = (float)(s.sum[i] / count);
     hsc__free(s.sum);
     hsc_session_free(session);
+    return status;
+}
+
+hsc_status hsc_site_mean(const hsc_model *model, hsc_site site, const hsc_texts *texts, int by_position,
+                         const hsc_lab_options *options, float *out, hsc_error *err)
+{
+    return take_mean(model, site, texts, by_position, false, options, out, err);
+}
+
+hsc_status hsc_site_difference(const hsc_model *model, hsc_site site, const hsc_texts *toward, const hsc_texts *away,
+                               int at_last, const hsc_lab_options *options, float *out, hsc_error *err)
+{
+    size_t n = (size_t)hsc_model_config(model)->n_layers * (size_t)hsc_site_row(model, site);
+    HSC_TRY(take_mean(model, site, toward, 0, at_last, options, out, err));
+    float *other = hsc__malloc(n * sizeof *other);
+    if (!other) return hsc__fail_memory(err, n * sizeof *other, "a mean");
+    hsc_status status = take_mean(model, site, away, 0, at_last, options, other, err);
+    for (size_t i = 0; status == HSC_OK && i < n; i++) out[i] -= other[i];
+    hsc__free(other);
     return status;
 }

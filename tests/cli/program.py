@@ -17,9 +17,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = pathlib.Path(os.environ.get("HEADSCOPE_SOURCE") or HERE.parent.parent)
 PROGRAM = os.environ.get("HEADSCOPE") or str(SOURCE / "build" / "headscope")
 DATA = pathlib.Path(os.environ.get("HEADSCOPE_TEST_DATA") or SOURCE.parent / "shared" / "data")
-COMMANDS = ("look", "run", "scan", "detect", "drift", "ablate", "patch", "lens", "attribute", "circuit",
-            "compose", "rollout", "values", "generate", "chat", "score", "embed", "fill", "info", "tokenize",
-            "convert", "pull", "bench", "lesson")
+COMMANDS = ("look", "run", "export", "scan", "detect", "drift", "ablate", "patch", "lens", "attribute",
+            "circuit", "compose", "rollout", "values", "steer", "generate", "chat", "score", "embed", "fill", "info",
+            "tokenize", "convert", "pull", "bench", "lesson")
 
 
 def environment(**more):

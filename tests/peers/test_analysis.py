@@ -5,7 +5,7 @@ import numpy as np
 import torch
 
 import checkpoints as make
-from test_interventions import ask, bare, clean, compare, lens
+from test_interventions import ask, bare, clean, compare, difference, hooked, ids_of, lens, with_tokenizer
 
 FAMILIES = ((make.GPT2, make.gpt2_tensors), (make.LLAMA, make.llama_tensors))
 
@@ -165,6 +165,34 @@ def test_attention_through_layers():
             sizes.append(torch.einsum("khd,hdm->hkm", v, model.W_O[i]).norm(dim=-1).detach())
         heads = ask("values", *given(path, ids))["heads"]
         compare(f"{name}: sizes of what is moved", [h["sizes"] for h in heads], torch.cat(sizes))
+
+
+def test_steering():
+    """The mean difference of two sets at every layer, added in doses at every position but the first."""
+    toward, away = ["The day was warm and bright.", "She sang a happy song."], ["The night was cold.", "He wept alone there."]
+    text = "When Mary and John went to the store"
+    with common.scratch() as folder:
+        config, path = with_tokenizer(folder, 29)
+        model = lens(config, path)
+        for name, lines in (("toward", toward), ("away", away)):
+            (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+        a, b, ids = ids_of(path, " Mary")[0], ids_of(path, " John")[0], ids_of(path, text)
+        for at, rows in (("mean", slice(1, None)), ("last", slice(-1, None))):
+            means = []
+            for lines in (toward, away):
+                caches = [clean(model, ids_of(path, line))[1] for line in lines]
+                means.append([torch.cat([c[f"blocks.{i}.hook_resid_post"][0, rows] for c in caches]).mean(0)
+                              for i in range(model.cfg.n_layers)])
+            want = []
+            for i in range(model.cfg.n_layers):
+                for dose in (-1.5, 2):
+                    def hook(x, hook, i=i, dose=dose):
+                        x[0, 1:] += dose * (means[0][i] - means[1][i])
+                        return x
+                    want.append(difference(hooked(model, ids, [(f"blocks.{i}.hook_resid_post", hook)]), a, b))
+            got = ask("steer", "-m", path, "--toward", folder / "toward.txt", "--away", folder / "away.txt", "--at", at,
+                      "--dose", "-1.5,2", "--metric", "logit: Mary - John", text, "--no-controls")
+            compare(f"steering by the {at} difference", [p["value"] for p in got["points"]], want)
 
 
 if __name__ == "__main__":

@@ -223,6 +223,50 @@ static void test_mean(void **unused)
     tiny_remove(&m);
 }
 
+/* One layer of one text's site, the mean over its positions in [from, N). */
+static double mean_of(const hsc_model *model, const hsc_token *ids, int n, int layer, int from, int number)
+{
+    hsc_session *s = NULL;
+    hsc_view x;
+    double sum = 0;
+    assert_int_equal(hsc_session_new(&s, model, NULL, &err), HSC_OK);
+    assert_int_equal(hsc_session_record(s, &(hsc_record){HSC_RESID_POST, layer, -1, -1}, &err), HSC_OK);
+    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = n}, &err), HSC_OK);
+    assert_int_equal(hsc_session_activation(s, HSC_RESID_POST, layer, 0, &x, &err), HSC_OK);
+    for (int i = from; i < n; i++) sum += (double)x.data[i * (int)x.shape[1] + number];
+    hsc_session_free(s);
+    return sum;
+}
+
+static void test_difference(void **unused)
+{
+    (void)unused;
+    tiny_model m;
+    hsc_model *model = open_tiny(&m, true);
+    hsc_token ids[20];
+    const int toward[] = {5, 7}, away[] = {8};
+    int row = hsc_site_row(model, HSC_RESID_POST), n_layers = hsc_model_config(model)->n_layers;
+    make_ids(model, ids, 20);
+    float *out = malloc((size_t)(n_layers * row) * sizeof *out);
+    hsc_texts a = {ids, toward, 2}, b = {ids + 12, away, 1};
+    assert_int_equal(hsc_site_difference(model, HSC_RESID_POST, &a, &b, 0, NULL, out, &err), HSC_OK);
+    for (int l = 0; l < n_layers; l++) {
+        double want = (mean_of(model, ids, 5, l, 1, 7) + mean_of(model, ids + 5, 7, l, 1, 7)) / 10 -
+                      mean_of(model, ids + 12, 8, l, 1, 7) / 7;
+        assert_float_equal(out[l * row + 7], want, 1e-5);
+    }
+    assert_int_equal(hsc_site_difference(model, HSC_RESID_POST, &a, &b, 1, NULL, out, &err), HSC_OK);
+    for (int l = 0; l < n_layers; l++) {
+        double want = (mean_of(model, ids, 5, l, 4, 7) + mean_of(model, ids + 5, 7, l, 6, 7)) / 2 -
+                      mean_of(model, ids + 12, 8, l, 7, 7);
+        assert_float_equal(out[l * row + 7], want, 1e-5);
+    }
+    assert_int_equal(hsc_site_difference(model, HSC_PATTERN, &a, &b, 0, NULL, out, &err), HSC_EINVAL);
+    free(out);
+    hsc_model_close(model);
+    tiny_remove(&m);
+}
+
 static int never(void *user, const hsc_trial *t)
 {
     (void)user;
@@ -265,6 +309,7 @@ static void test_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_bias_remains),
-                                       cmocka_unit_test(test_mean), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_mean), cmocka_unit_test(test_difference),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,181 @@
+/* headscope export: a site's rows over a corpus, for probes, with an index of texts and positions. */
+#include "cli/heads.h"
+#include "headscope/analysis.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct values {
+    const char *model, *site, *out;
+    hsc__layers layers;
+    int rows, threads, compute;
+    bool no_special, parse_special, json;
+} values;
+
+#define OPTION(name, letter, kind, value, field, low, high, help)                                                      \
+    {                                                                                                                  \
+        name, letter, kind, value, offsetof(values, field), low, high, help                                            \
+    }
+
+static const hsc__option options[] = {
+    HSC__OPTION_MODEL(values, model),
+    OPTION("site", 0, HSC__OPT_TEXT, "SITE", site, 0, 0,
+           "What is saved: resid_post (default), z, mlp_post, ln_final, ...; `run --sites help` lists them. Not "
+           "attn_scores and pattern, which are no rows."),
+    OPTION("layer", 'l', HSC__OPT_LAYERS, "LAYER", layers, 0, 0, "One layer. Default: every layer, an array each."),
+    OPTION("rows", 0, HSC__OPT_CHOICE, "all|last|mean", rows, 0, 0,
+           "Of each text every token (default), the last one, or the mean over all but the first."),
+    OPTION("output", 'o', HSC__OPT_TEXT, "FILE", out, 0, 0,
+           ".npz: the arrays and the index; .npy: one layer's rows alone."),
+    HSC__OPTION_COMPUTE(values, compute),
+    OPTION("no-special", 0, HSC__OPT_FLAG, NULL, no_special, 0, 0,
+           "Do not add what the tokenizer adds at the ends (BOS, EOS)."),
+    OPTION("parse-special", 0, HSC__OPT_FLAG, NULL, parse_special, 0, 0,
+           "Read <|endoftext|> and its like in the text as that token."),
+    HSC__OPTION_THREADS(values, threads),
+    HSC__OPTION_JSON(values, json),
+};
+
+static const hsc__command command = {
+    .name = "export",
+    .usage = "-m MODEL CORPUS -o FILE [--site SITE] [--layer LAYER]",
+    .about =
+        "Saves a site's activations over a corpus, a text a line, for a probe to be trained on. In an .npz stand "
+        "resid_post.4 [rows][d_model] (layers from 0) and the index of the rows: text, the number of its line from 0, "
+        "position and token.\n"
+        "The file is written as the texts go by: memory does not grow with the corpus. A text longer than the context "
+        "is cut there, and a note says how many were.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .examples = "headscope export -m gpt2 texts.txt --layer L6 --rows last -o last.npz\n"
+                "    a row a line: numpy.load(\"last.npz\")[\"resid_post.6\"]\n"
+                "headscope export -m gpt2 texts.txt --site mlp_post --layer L0 -o neurons.npz\n"
+                "    every token's neurons",
+    .min_args = 1,
+    .max_args = 1,
+    .missing = "the corpus is missing: a file with a text a line",
+};
+
+/* The lines of a file, one at a time. */
+typedef struct corpus {
+    const char *path;
+    FILE *file;
+    const hsc_tokenizer *tokenizer;
+    unsigned flags;
+    char *line;
+    size_t capacity;
+    int32_t number; /* of the next line */
+    hsc_encoding encoding;
+    hsc__counting counting;
+} corpus;
+
+static hsc_status reading_failed(const corpus *c, hsc_error *err)
+{
+    return hsc__fail(err, HSC_EIO, 0, "%s: cannot read: %s", c->path, strerror(errno));
+}
+
+static hsc_status next_line(void *user, int64_t index, hsc_corpus_text *out, int *is_end, hsc_error *err)
+{
+    corpus *c = user;
+    if (index == 0) {
+        if (fseeko(c->file, 0, SEEK_SET) != 0) return reading_failed(c, err);
+        c->number = 0;
+    }
+    for (;;) {
+        errno = 0;
+        ssize_t n = getline(&c->line, &c->capacity, c->file);
+        if (n < 0) {
+            *is_end = 1;
+            return ferror(c->file) ? reading_failed(c, err) : HSC_OK;
+        }
+        int32_t number = c->number++;
+        while (n && (c->line[n - 1] == '\n' || c->line[n - 1] == '\r')) n--;
+        if (!n) continue;
+        HSC_TRY(hsc_encode(c->tokenizer, c->line, (size_t)n, c->flags, &c->encoding, err));
+        *out = (hsc_corpus_text){c->encoding.ids, (int)c->encoding.n, number};
+        return HSC_OK;
+    }
+}
+
+static int tell(void *user, int64_t n_done, int64_t n_all)
+{
+    corpus *c = user;
+    return hsc__counting_tell(&c->counting, (int)n_done, (int)n_all);
+}
+
+static hsc_status run(const values *v, const hsc__opened *opened, corpus *c, hsc_export_counts *counts, hsc_error *err)
+{
+    hsc_export_options o = {.n_threads = v->threads,
+                            .compute = (hsc_compute)v->compute,
+                            .site = hsc_site_find(v->site),
+                            .layer = v->layers.n ? v->layers.range[0].first : -1,
+                            .rows = (hsc_export_rows)v->rows,
+                            .next = next_line,
+                            .user = c,
+                            .tell = tell};
+    HSC_TRY(hsc__layers_check(&v->layers, opened->config->n_layers, err));
+    HSC_TRY(hsc__cli_tokenizer(opened, &c->tokenizer, err));
+    c->file = fopen(c->path, "rb");
+    HSC_FAIL_IF(!c->file, errno == ENOENT ? HSC_ENOTFOUND : HSC_EIO, "%s: cannot open: %s", c->path, strerror(errno));
+    c->flags = hsc__encode_flags(v->no_special, v->parse_special);
+    c->counting = (hsc__counting){.path = c->path, .thing = "text", .unit = "texts", .per_thing = 1};
+    hsc__counting_start(&c->counting);
+    hsc__cli_hold_interrupt(true);
+    hsc_status status = hsc_export(opened->model, v->out, &o, counts, err);
+    hsc__cli_progress_end();
+    hsc__cli_hold_interrupt(false);
+    return status;
+}
+
+static int check(const values *v)
+{
+    if (!v->out) return hsc__cli_misuse(&command, "-o FILE says where to");
+    if (!hsc__cli_ends_with(v->out, ".npz") && !hsc__cli_ends_with(v->out, ".npy"))
+        return hsc__cli_misuse(&command, "-o %s: the name must end in .npz or .npy", v->out);
+    hsc_site site = hsc_site_find(v->site);
+    if (site == HSC_N_SITES) return hsc__cli_misuse(&command, "--site: unknown site '%s'", v->site);
+    if (v->layers.n > 1 || (v->layers.n && v->layers.range[0].first != v->layers.range[0].last))
+        return hsc__cli_misuse(&command, "--layer takes one layer; without it every layer is saved");
+    if (v->layers.n && !hsc_site_per_layer(site))
+        return hsc__cli_misuse(&command, "--layer: %s exists once in a model", v->site);
+    return HSC__CLI_GO_ON;
+}
+
+static int print(const values *v, const hsc__opened *opened, const hsc_export_counts *counts)
+{
+    if (counts->n_cut)
+        hsc__cli_note("%lld of %lld texts were cut at the context of %d tokens", (long long)counts->n_cut,
+                      (long long)counts->n_texts, opened->config->n_ctx);
+    if (v->json)
+        return hsc__json_print(json_pack("{s:o,s:s,s:s,s:s,s:I,s:I,s:I}", "model", hsc__json_model(opened), "compute",
+                                         hsc_compute_name((hsc_compute)v->compute), "site", v->site, "file", v->out,
+                                         "n_texts", (json_int_t)counts->n_texts, "n_rows", (json_int_t)counts->n_rows,
+                                         "n_cut", (json_int_t)counts->n_cut));
+    printf("%s: %lld rows of %s over %lld texts of %s, compute %s\n", v->out, (long long)counts->n_rows, v->site,
+           (long long)counts->n_texts, opened->name, hsc_compute_name((hsc_compute)v->compute));
+    return HSC__EXIT_OK;
+}
+
+int hsc__cli_export(int argc, char **argv)
+{
+    values v = {.site = "resid_post"};
+    hsc__opened opened = {0};
+    hsc__args args;
+    hsc_error err = {0};
+    corpus c = {0};
+    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
+    if (result == HSC__CLI_GO_ON) result = check(&v);
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.model, 0, true, &opened);
+    if (result == HSC__CLI_GO_ON) {
+        hsc_export_counts counts;
+        c.path = args.list[0];
+        hsc_status status = run(&v, &opened, &c, &counts, &err);
+        result = status == HSC_OK ? print(&v, &opened, &counts) : hsc__cli_fail(&err);
+    }
+    if (c.file) fclose(c.file);
+    free(c.line);
+    hsc_encoding_free(&c.encoding);
+    hsc__cli_close(&opened);
+    return result;
+}
