@@ -50,7 +50,7 @@ static const hsc__option options[] = {
 static const hsc__command command = {
     .name = "steer",
     .usage = "-m MODEL --toward FILE --away FILE --metric METRIC TEXT\n"
-             "-m MODEL --toward FILE --away FILE --layer L12 --write N TEXT",
+             "-m MODEL --toward FILE --away FILE --layer L12 -n 30 TEXT",
     .about =
         "Steering: the mean of the stream over one set of texts less that over another is a direction; added while the "
         "model reads and writes, it may turn what it says. Each dose is a multiple of the difference; position 0, "
