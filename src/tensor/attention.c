@@ -111,12 +111,21 @@ static bool allowed(const block *b, int query, int key)
     return !a->allowed || a->allowed[(size_t)(query / a->block) * (size_t)a->n_blocks + (size_t)(key / a->block)];
 }
 
+/* The end of the run of keys from `key` on, at most `to`, of which the block list says the same. */
+static int listed_run(const hsc__attention *a, int key, int to)
+{
+    return a->allowed ? min_int((key / a->block + 1) * a->block, to) : to;
+}
+
 /* Whether any row of the block may see a key of the tile that starts at `key`. */
 static bool tile_allowed(const block *b, int key)
 {
-    if (!b->a->allowed) return true;
+    const hsc__attention *a = b->a;
+    int first = b->seq->first + b->query, end = min_int(key + b->k->nr, b->seq->n_key);
+    if (a->sinks > 0 && a->window > 0 && key >= a->sinks && end <= first - a->window + 1) return false;
+    if (!a->allowed) return true;
     for (int r = 0; r < b->n_rows; r++) {
-        for (int k = key; k < key + b->k->nr && k < b->seq->n_key; k++) {
+        for (int k = key; k < end; k = listed_run(a, k, end)) {
             if (allowed(b, b->seq->first + query_of(b, r), k)) return true;
         }
     }
@@ -171,8 +180,9 @@ static void mask_inside(const block *b, int r, int low, int high, float *row)
         for (int k = low; k < high; k++) row[k] += a->alibi[head] * (float)(k - query);
     if (a->sinks > 0 && a->window > 0)
         for (int k = a->sinks; k <= query - a->window && k < high; k++) row[k] = -INFINITY;
-    for (int k = low; a->allowed && k < high; k++) {
-        if (!allowed(b, query, k)) row[k] = -INFINITY;
+    for (int k = low, end; a->allowed && k < high; k = end) {
+        end = listed_run(a, k, high);
+        if (!allowed(b, query, k)) fill(row, k, end, -INFINITY);
     }
 }
 
@@ -227,7 +237,7 @@ static void sum_keys(const block *b, hsc__gemm_mode mode, int row, int n_rows, i
 {
     const hsc__attention *a = b->a;
     size_t d = (size_t)a->d_head;
-    if (from >= to) b->k->gemm(mode, n_rows, a->d_head, 0, b->s, b->stride, b->s, d, b->sum + (size_t)row * d, d, NULL);
+    if (from >= to && mode == HSC__GEMM_START) fill(b->sum + (size_t)row * d, 0, n_rows * a->d_head, 0);
     while (from < to) {
         int end = hsc__kv_run(&b->seq->kv, from, to);
         const float *v = hsc__kv_value_rows(b->k, &b->seq->kv, kv_head(b), from, end, b->unpacked);
@@ -238,22 +248,44 @@ static void sum_keys(const block *b, hsc__gemm_mode mode, int row, int n_rows, i
     }
 }
 
-/* The chunk [from, to) of every row: what all rows see together, the ragged ends row by row, one chain a row. */
-static void sum_chunk(const block *b, int from, int to, int all_low, int all_high)
+/* The end of the run of keys from `from` on, at most `to`, of which every row sees an interval. */
+static int whole_run(const hsc__attention *a, int from, int to)
 {
-    int common_from = max_int(from, all_low), common_to = min_int(to, all_high);
-    bool common = common_from < common_to;
+    if (a->window > 0 && from < a->sinks && a->sinks < to) to = a->sinks;
+    return listed_run(a, from, to);
+}
+
+/* The keys [*low, *high) of such a run [from, to) that a row sees. A hidden key has the weight 0, but must not be
+ * multiplied by it: its value may be no number. */
+static void run_keys(const block *b, int row, int from, int to, int *low, int *high)
+{
+    const hsc__attention *a = b->a;
+    int query = b->seq->first + query_of(b, row);
+    row_keys(b, row, low, high);
+    if (a->window > 0 && a->sinks > 0 && from >= a->sinks) *low = max_int(*low, query - a->window + 1);
+    *low = max_int(*low, from);
+    *high = allowed(b, query, from) ? min_int(*high, to) : *low;
+}
+
+/* Such a run of every row: what all rows see together, the ragged ends row by row, one chain a row. */
+static void sum_run(const block *b, hsc__gemm_mode mode, int from, int to)
+{
+    int low, high, all_low = from, all_high = to;
     for (int r = 0; r < b->n_rows; r++) {
-        int low, high;
-        row_keys(b, r, &low, &high);
-        sum_keys(b, HSC__GEMM_START, r, 1, max_int(from, low), min_int(common ? common_from : to, high));
+        run_keys(b, r, from, to, &low, &high);
+        all_low = max_int(all_low, low);
+        all_high = min_int(all_high, high);
+    }
+    bool common = all_low < all_high;
+    for (int r = 0; r < b->n_rows; r++) {
+        run_keys(b, r, from, to, &low, &high);
+        sum_keys(b, mode, r, 1, low, common ? all_low : high);
     }
     if (!common) return;
-    sum_keys(b, HSC__GEMM_CONTINUE, 0, b->n_rows, common_from, common_to);
+    sum_keys(b, HSC__GEMM_CONTINUE, 0, b->n_rows, all_low, all_high);
     for (int r = 0; r < b->n_rows; r++) {
-        int low, high;
-        row_keys(b, r, &low, &high);
-        if (common_to < min_int(to, high)) sum_keys(b, HSC__GEMM_CONTINUE, r, 1, common_to, min_int(to, high));
+        run_keys(b, r, from, to, &low, &high);
+        sum_keys(b, HSC__GEMM_CONTINUE, r, 1, all_high, high);
     }
 }
 
@@ -262,11 +294,12 @@ static void values(const block *b, int block_low, int block_high)
 {
     const hsc__attention *a = b->a;
     size_t d = (size_t)a->d_head;
-    int all_low, all_high, unused;
-    row_keys(b, b->n_rows - 1, &all_low, &unused);
-    row_keys(b, 0, &unused, &all_high);
     for (int from = block_low / HSC__K_CHUNK * HSC__K_CHUNK; from < block_high; from += HSC__K_CHUNK) {
-        sum_chunk(b, from, from + HSC__K_CHUNK, all_low, all_high);
+        int to = min_int(from + HSC__K_CHUNK, block_high);
+        for (int key = from, end; key < to; key = end) {
+            end = whole_run(a, key, to);
+            sum_run(b, key == from ? HSC__GEMM_START : HSC__GEMM_CONTINUE, key, end);
+        }
         for (int r = 0; r < b->n_rows; r++) {
             int low, high;
             row_keys(b, r, &low, &high);

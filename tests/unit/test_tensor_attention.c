@@ -23,11 +23,14 @@ typedef struct {
     float cap, scale;
     float *q, *k, *v; /* [n_key][heads][d_head] */
     hsc__kv kv;
+    int sinks, block, n_blocks;
+    const unsigned char *allowed; /* [n_blocks][n_blocks] or NULL */
 } fixture;
 
 static fixture make(int n_heads, int n_kv_heads, int d_head, int n_key)
 {
-    fixture f = {n_heads, n_kv_heads, d_head, n_key, 0, true, 0, 1 / sqrtf((float)d_head), NULL, NULL, NULL, {0}};
+    fixture f = {n_heads, n_kv_heads, d_head, n_key, 0, true, 0, 1 / sqrtf((float)d_head),
+                 NULL,    NULL,       NULL,   {0},   0, 0,    0, NULL};
     size_t kv = (size_t)n_kv_heads * (size_t)d_head, cells = ((size_t)n_key + 255) / 256 * 256;
     f.q = random_array((size_t)n_key * (size_t)n_heads * (size_t)d_head, 2);
     f.k = random_array((size_t)n_key * kv, 2);
@@ -85,6 +88,10 @@ static float *run(const fixture *f, int first, int n, int n_key, int n_threads, 
                           .window = f->window,
                           .scale = f->scale,
                           .cap = f->cap,
+                          .sinks = f->sinks,
+                          .allowed = f->allowed,
+                          .block = f->block,
+                          .n_blocks = f->n_blocks,
                           .q = f->q + (size_t)first * row,
                           .q_stride = row,
                           .z = z,
@@ -97,6 +104,14 @@ static float *run(const fixture *f, int first, int n, int n_key, int n_threads, 
     assert_int_equal(hsc__attention_forward(&exec, &job), HSC_OK);
     hsc__exec_free(&exec);
     return z;
+}
+
+/* The masks by their definitions. */
+static bool sees(const fixture *f, int query, int key)
+{
+    bool near = f->window <= 0 || (key > query - f->window && key < query + f->window) || key < f->sinks;
+    bool listed = !f->allowed || f->allowed[query / f->block * f->n_blocks + key / f->block];
+    return near && listed && (!f->causal || key <= query);
 }
 
 /* The formula, in double: weights of one query of one head over n_key keys. */
@@ -112,9 +127,7 @@ static void oracle(const fixture *f, int query, int head, int n_key, double *wei
         for (size_t i = 0; i < d; i++) s += (double)q[i] * k[i];
         s *= f->scale;
         if (f->cap > 0) s = f->cap * tanh(s / f->cap);
-        bool near = f->window <= 0 || (j > query - f->window && j < query + f->window);
-        bool seen = near && (!f->causal || j <= query);
-        weights[j] = seen ? s : -INFINITY;
+        weights[j] = sees(f, query, j) ? s : -INFINITY;
         if (weights[j] > max) max = weights[j];
     }
     for (int j = 0; j < n_key; j++) sum += weights[j] = exp(weights[j] - max);
@@ -172,6 +185,53 @@ static void test_formula(void **unused)
         f.causal = cases[i].causal;
         f.cap = cases[i].cap;
         compare(&f);
+        drop(&f);
+    }
+}
+
+/* Sinks before a window, and block lists of which blocks lie across the kernel's own blocks of rows and keys. Every
+ * row sees its own block. */
+static const fixture masks[] = {
+    {.causal = true, .window = 20, .sinks = 4},
+    {.causal = true, .window = 70, .sinks = 90},
+    {.causal = true, .window = 300, .sinks = 33},
+    {.causal = false, .window = 9, .sinks = 40},
+    {.causal = true, .block = 64, .n_blocks = 5},
+    {.causal = true, .block = 7, .n_blocks = 43},
+    {.causal = false, .block = 25, .n_blocks = 12},
+    {.causal = true, .window = 50, .sinks = 5, .block = 30, .n_blocks = 10},
+};
+
+enum { N_MASKS = sizeof masks / sizeof masks[0], MASK_KEYS = 300 };
+
+static fixture make_masked(const fixture *mask, unsigned char allowed[MASK_KEYS * MASK_KEYS])
+{
+    fixture f = make(2, 1, 8, MASK_KEYS);
+    f.causal = mask->causal;
+    f.window = mask->window;
+    f.sinks = mask->sinks;
+    f.block = mask->block;
+    f.n_blocks = mask->n_blocks;
+    f.allowed = mask->block ? allowed : NULL;
+    for (int i = 0; i < f.n_blocks * f.n_blocks; i++)
+        allowed[i] = i / f.n_blocks == i % f.n_blocks || (i / f.n_blocks * 5 + i % f.n_blocks * 3) % 7 < 3;
+    return f;
+}
+
+static void test_masks(void **unused)
+{
+    (void)unused;
+    static unsigned char allowed[MASK_KEYS * MASK_KEYS];
+    for (int i = 0; i < N_MASKS; i++) {
+        fixture f = make_masked(&masks[i], allowed);
+        compare(&f);
+        float *whole = run(&f, 0, MASK_KEYS, MASK_KEYS, 2, NULL, NULL);
+        for (int q = 0; q < MASK_KEYS; q += 13) { /* the same bits alone, where a block's rows are heads */
+            float *one = run(&f, q, 1, f.causal ? q + 1 : MASK_KEYS, 1, NULL, NULL);
+            assert_memory_equal(one, whole + q * 16, 16 * sizeof *one);
+            free(one);
+        }
+        free(whole);
         drop(&f);
     }
 }
@@ -254,6 +314,31 @@ static void test_no_leak(void **unused)
     free(before);
     free(after);
     drop(&f);
+}
+
+/* Nor may one that a mask hides inside a row, be it score or value; rows that see it are not numbers themselves. */
+static void test_no_leak_through_masks(void **unused)
+{
+    (void)unused;
+    static unsigned char allowed[MASK_KEYS * MASK_KEYS];
+    static const int hidden[] = {0, 65, 130, 299};
+    for (int i = 0; i < N_MASKS; i++) {
+        for (size_t j = 0; j < sizeof hidden / sizeof *hidden; j++) {
+            fixture f = make_masked(&masks[i], allowed);
+            float bad[8];
+            for (int c = 0; c < 8; c++) bad[c] = NAN;
+            float *before = run(&f, 0, MASK_KEYS, MASK_KEYS, 1, NULL, NULL);
+            hsc__kv_store(hsc__kernels_get(), &f.kv, hidden[j], 1, bad, 8, bad, 8);
+            float *after = run(&f, 0, MASK_KEYS, MASK_KEYS, 1, NULL, NULL);
+            for (int q = 0; q < MASK_KEYS; q++) {
+                if (sees(&f, q, hidden[j])) assert_true(isnan(after[q * 16]) && isnan(after[q * 16 + 15]));
+                else assert_memory_equal(before + q * 16, after + q * 16, 16 * sizeof *after);
+            }
+            free(before);
+            free(after);
+            drop(&f);
+        }
+    }
 }
 
 /* Four query heads on two kv heads: heads 0 and 1 read kv head 0, heads 2 and 3 read kv head 1. */
@@ -352,8 +437,14 @@ static void test_cancel(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formula), cmocka_unit_test(test_same_bits),     cmocka_unit_test(test_lone_query),
-        cmocka_unit_test(test_no_leak), cmocka_unit_test(test_grouped_heads), cmocka_unit_test(test_dead_row),
+        cmocka_unit_test(test_formula),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_no_leak),
+        cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_no_leak_through_masks),
+        cmocka_unit_test(test_grouped_heads),
+        cmocka_unit_test(test_dead_row),
+        cmocka_unit_test(test_lone_query),
         cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
