@@ -30,4 +30,18 @@ static inline void hsc__pages_prefer_huge(const void *data, uint64_t n)
 #endif
 }
 
+/* Of data[0..n) some rows will be read here and there: of a large page each would bring along megabytes that nobody
+ * asked for. */
+static inline void hsc__pages_prefer_small(const void *data, uint64_t n)
+{
+#ifdef MADV_NOHUGEPAGE
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)data / page * page;
+    uintptr_t end = ((uintptr_t)data + (uintptr_t)n + page - 1) / page * page;
+    if (end > begin) madvise((void *)begin, end - begin, MADV_NOHUGEPAGE);
+#else
+    (void)data;
+    (void)n;
+#endif
+}
+
 #endif

@@ -4,6 +4,7 @@
  */
 #include "cli/shared.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -58,7 +59,7 @@ typedef struct sums {
     type_sum types[MAX_TYPES];
     size_t n_types;
     uint64_t n_parameters, n_bytes, n_table_bytes;
-    size_t n_buffers;
+    size_t n_buffers, n_tables;
 } sums;
 
 /* Masks and tables that old checkpoints carry along: nothing that was trained. */
@@ -83,7 +84,7 @@ static void add_tensor(sums *s, const hsc_config *c, const hsc_tensor_info *t)
     if (is_buffer(t)) s->n_buffers++;
     else s->n_parameters += n;
     s->n_bytes += t->n_bytes;
-    if (is_table(c, t)) s->n_table_bytes += t->n_bytes;
+    if (is_table(c, t)) s->n_table_bytes += t->n_bytes, s->n_tables++;
     while (i < s->n_types && strcmp(s->types[i].name, t->dtype_name) != 0) i++;
     if (i == MAX_TYPES) return; /* more than any format has */
     if (i == s->n_types) s->types[s->n_types++] = (type_sum){t->dtype_name, 0, 0};
@@ -141,6 +142,15 @@ static uint64_t most_memory(void)
 #endif
 }
 
+/* What a pass without logits holds of the tokens' table: the system brings along some 96 KiB about each row that the
+ * text has (more where the file lies in memory in large pages already), and of two tokens one is new. */
+static uint64_t rows_read(const sums *s, int n_tokens)
+{
+    const double around = 96 * 1024;
+    double table = s->n_tables ? (double)s->n_table_bytes / (double)s->n_tables : 0;
+    return (uint64_t)(table * (1 - exp(-0.5 * n_tokens * around / (table + around))));
+}
+
 /* A run holds its tokenizer while it computes, so it is opened before this process is measured. The model's file is
  * mapped by then, and pages of it that the system brought along count as weights: of files only `files_before` counts,
  * what was mapped before. */
@@ -158,6 +168,7 @@ static hsc_status foresee(const values *v, const hsc_model *model, const sums *s
     out->peak = out->program + out->parts.converted + out->parts.total;
     uint64_t n_table_bytes = out->parts.converted ? 0 : s->n_table_bytes; /* converted ones are held, read or not */
     out->peak_without_logits = out->peak - n_table_bytes - out->parts.logits;
+    if (n_table_bytes) out->peak_without_logits += rows_read(s, v->tokens);
     return HSC_OK;
 }
 

@@ -30,7 +30,8 @@ size_t hsc__cache_bytes(const hsc__desc *desc, hsc_dtype dtype, int max_seqs, in
     size_t total = 0;
     ring &= desc->config.causal != 0;
     for (int i = 0; i < desc->config.n_layers; i++) {
-        int cells = cells_of(&desc->layers[i], max_tokens, max_rows, window, ring);
+        int cells = cells_of(&desc->layers[i], max_tokens, max_rows, window, ring), tiles = round_up(max_tokens, TILE);
+        if (tiles < cells) cells = tiles;
         total += hsc__kv_head_bytes(dtype, desc->config.d_head, cells);
         if (!desc->config.causal) break; /* the layers share one */
     }

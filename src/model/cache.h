@@ -34,7 +34,7 @@ hsc_status hsc__cache_init(hsc__cache *cache, const hsc__desc *desc, hsc_dtype d
                            int max_rows, int window, bool ring, hsc_error *err);
 void hsc__cache_free(hsc__cache *cache);
 
-/* Bytes that hsc__cache_init would take for all sequences. */
+/* Bytes that all sequences touch of such a cache once each holds max_tokens: whole tiles of positions. */
 size_t hsc__cache_bytes(const hsc__desc *desc, hsc_dtype dtype, int max_seqs, int max_tokens, int max_rows, int window,
                         bool ring);
 

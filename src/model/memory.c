@@ -10,11 +10,9 @@ static uint64_t tensor_bytes(const hsc_model *m)
     return total;
 }
 
-/* Pages of a cache are touched as positions are written: whole key tiles of every head. */
 static uint64_t cache_bytes(const hsc__desc *desc, const hsc_session_options *o, int n_tokens, int max_rows)
 {
-    int written = (n_tokens + 63) / 64 * 64;
-    return hsc__cache_bytes(desc, o->cache, 1, written, max_rows, o->mask.window, o->mask.sinks == 0);
+    return hsc__cache_bytes(desc, o->cache, 1, n_tokens, max_rows, o->mask.window, o->mask.sinks == 0);
 }
 
 /* Cosines and sines of every position, a table for each rotation that the layers have. */

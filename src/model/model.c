@@ -1,6 +1,7 @@
 /* Opening a checkpoint: which container it is, which family, and everything that can be wrong with it. */
 #include "model/model.h"
 
+#include "base/pages.h"
 #include "model/arch/arch.h"
 #include "tokenizer/tokenizer.h"
 
@@ -176,6 +177,14 @@ static hsc_status open_any(hsc_model *m, hsc_error *err)
     return HSC_OK;
 }
 
+/* Without logits a pass reads no more of the tokens' table than the rows of its text; a session that makes logits says
+ * otherwise of the output matrix, which may be the same. */
+static void expect_few_rows(const hsc__desc *desc)
+{
+    if (desc->embed.data) hsc__pages_prefer_small(desc->embed.data, hsc__weight_bytes(&desc->embed));
+    if (desc->encoder) expect_few_rows(desc->encoder);
+}
+
 hsc_status hsc_model_open(hsc_model **out, const char *path, const hsc_model_options *options, hsc_error *err)
 {
     *out = NULL;
@@ -188,6 +197,7 @@ hsc_status hsc_model_open(hsc_model **out, const char *path, const hsc_model_opt
     }
     m->path = hsc__strndup(path, strlen(path));
     hsc_status status = m->path ? open_any(m, err) : hsc__fail_memory(err, strlen(path), "a path");
+    if (status == HSC_OK) expect_few_rows(&m->desc);
     if (status == HSC_OK && options && (options->recast || options->shuffle)) {
         hsc__recast_plan plan = {options->shuffle ? HSC_F32 : options->dtype, options->n_threads, options->shuffle != 0,
                                  options->shuffle_seed};

@@ -1,6 +1,7 @@
 /* Sessions: memory sized up front, the cache's bookkeeping, and the cutting of a batch into chunks. */
 #include "model/session.h"
 
+#include "base/pages.h"
 #include "base/parallel.h"
 
 #include <string.h>
@@ -347,6 +348,7 @@ static hsc_status prepare_logits(hsc_session *s, hsc_logits_rows rows, hsc_error
     s->n_logits = s->logits_rows == HSC_LOGITS_ALL ? s->n_tokens : s->logits_rows == HSC_LOGITS_LAST ? s->n_seqs : 0;
     size_t need = (size_t)s->n_logits * (size_t)s->desc->config.d_vocab;
     if (need <= s->logits_capacity) return HSC_OK;
+    hsc__pages_prefer_huge(s->desc->unembed.data, hsc__weight_bytes(&s->desc->unembed)); /* read from end to end */
     hsc__free(s->logits);
     s->logits_capacity = 0;
     s->logits = hsc__malloc(need * sizeof *s->logits);

@@ -20,6 +20,12 @@ typedef struct hsc__weight {
     size_t group_bytes;
 } hsc__weight;
 
+/* Bytes from the first stored row to the end of the last, of a weight without groups. */
+static inline size_t hsc__weight_bytes(const hsc__weight *w)
+{
+    return (size_t)(w->transposed ? w->n_in : w->n_out) * w->row_bytes;
+}
+
 /*
  * y[r] = W x[r] + bias, then, when residual is not NULL, y[r] = residual[r] + y[r] (residual may be y).
  * x: [n_rows][n_in], y and residual: [n_rows][n_out], rows a stride apart. x and y must not overlap.

@@ -54,7 +54,8 @@ class Forecast(ProgramTest):
         self.assertEqual(said["peak_bytes"], sum(said[f"{part}_bytes"] for part in
                                                  ("program", "weights", "cache", "activations", "logits")))
         tables = 2 * 3 * 48 * 4  # embedding and output matrix
-        self.assertEqual(said["peak_bytes"] - said["peak_without_logits_bytes"], tables + said["logits_bytes"])
+        unread = said["peak_bytes"] - said["peak_without_logits_bytes"] - said["logits_bytes"]
+        self.assertTrue(tables / 2 <= unread < tables, unread)  # the output matrix, and what no token is about
         text = self.good("info", SORT, "--tokens", "11")
         for words in ("at the peak of a pass over 11 tokens (compute f32)\n", "  program  ", "  weights  ", "  cache  ",
                       "  activations ", "  logits  ", "for every pattern", "for all statistics"):
@@ -87,10 +88,11 @@ class Forecast(ProgramTest):
         with mock.patch.object(toys, "Random", Tiled):
             config, tensors = toys.llama(vocab_size=4096, n_positions=2048, d=512, n_heads=8, n_kv=8, inner=1536)
         model = toys.write_folder(self.folder / "model", config, tensors)
-        for n in (200, 1024, 2000):
+        for n in (12, 200, 1024, 2000):
             said = self.json("info", model, "--tokens", n, "-t", "2")["memory"]
             self.assertGreater(said["weights_bytes"], 30e6)
-            ids = ",".join(str(i * 7 % 50) for i in range(n))
+            # A few tokens are neighbours, many are from all over the table: what lies about a row comes along with it.
+            ids = ",".join(str(i * 7 % 50 if n < 100 else i * 1009 % 4096) for i in range(n))
             for words, foreseen in ((["--sites", "ln_final"], said["peak_without_logits_bytes"] + n * 512 * 4),
                                     (["--sites", "pattern"], said["peak_without_logits_bytes"] + said["patterns_bytes"]),
                                     (["--stats"], said["peak_without_logits_bytes"] + said["stats_bytes"]),

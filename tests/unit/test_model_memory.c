@@ -44,6 +44,12 @@ static void test_forecast(void **unused)
     double grown = resident() - before, forecast = (double)memory.total;
     if (grown < 0.9 * forecast || grown > 1.1 * forecast) fail_msg("grew by %.0f, forecast %.0f", grown, forecast);
     assert_true(memory.patterns == 4ull * 4 * 4 * N * N);
+    /* Of a cache whole tiles of 64 positions are touched: [4 layers][k, v][positions][256] floats. */
+    static const int lengths[][2] = {{1, 64}, {12, 64}, {64, 64}, {65, 128}, {300, 320}};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        assert_int_equal(hsc_model_memory(m, &o, lengths[i][0], &memory, &err), HSC_OK);
+        assert_true(memory.cache == 4ull * 2 * 256 * 4 * (uint64_t)lengths[i][1]);
+    }
     assert_int_equal(hsc_model_memory(m, NULL, 4097, &memory, &err), HSC_EINVAL);
     assert_int_equal(hsc_model_memory(m, NULL, 0, &memory, &err), HSC_EINVAL);
     hsc_session_free(s);
