@@ -197,6 +197,7 @@ hsc_status hsc_session_fork(hsc_session *s, int from, int to, int n_tokens, hsc_
     HSC_TRY(check_seq(s, to, err));
     HSC_FAIL_IF(from == to, HSC_EINVAL, "sequence %d cannot be forked into itself", from);
     HSC_TRY(check_cut(s, from, n_tokens, err));
+    c->seqs[to].n_shared = 0; /* its prefix is given up, not to be copied for it */
     hsc__cache_release(c, to, 0);
     if (s->sources) s->sources[to] = s->sources[from];
     hsc__cache_seq parent = c->seqs[from];

@@ -128,8 +128,8 @@ hsc_status hsc_session_load(hsc_session *s, int seq, const char *path, hsc_error
     hsc__error_clear(err);
     HSC_TRY(check_file_seq(s, seq, path, err));
     HSC_TRY(hsc__safetensors_open(&set, path, err));
+    s->cache.seqs[seq] = (hsc__cache_seq){0}; /* until all of it is there; what it shared is given up */
     hsc__cache_release(&s->cache, seq, 0);
-    s->cache.seqs[seq].length = 0; /* until all of it is there */
     hsc_status status = load_set(s, set, seq, path, err);
     hsc__tensors_close(set);
     return status;

@@ -64,6 +64,14 @@ static uint64_t bytes_in_file(const hsc__weight *w)
            (uint64_t)(w->transposed ? w->n_in : w->n_out);
 }
 
+/* Bytes from the first to the last that a matrix has in the file; others may lie between them. */
+static uint64_t span_in_file(const hsc__weight *w)
+{
+    if (w->transposed) return (uint64_t)(w->n_in - 1) * w->row_bytes + hsc__dtype_bytes(w->dtype, (size_t)w->n_out);
+    if (w->group) return (uint64_t)(w->n_out / w->group - 1) * w->group_bytes + (uint64_t)w->group * w->row_bytes;
+    return (uint64_t)w->n_out * w->row_bytes;
+}
+
 static size_t bytes_converted(const hsc__weight *w, hsc_dtype dtype)
 {
     size_t n = (size_t)w->n_out * hsc__dtype_bytes(dtype, (size_t)w->n_in);
@@ -132,7 +140,7 @@ static void convert(hsc__desc *desc, const hsc__recast_plan *plan, int n_threads
         j.to = to;
         j.scratch = scratch;
         hsc__parallel_for(n_threads, (size_t)((w->n_out + j.step - 1) / j.step), run_task, &j);
-        if (!w->transposed && !w->group) hsc__pages_forget(w->data, (uint64_t)w->n_out * w->row_bytes);
+        hsc__pages_forget(w->data, span_in_file(w));
         if (plan->shuffle) shuffle((float *)(void *)to, (size_t)w->n_out * (size_t)w->n_in, plan->seed + i);
         w->dtype = dtype;
         w->transposed = false;

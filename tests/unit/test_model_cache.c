@@ -248,10 +248,41 @@ static void test_save(void **unused)
     unlink(path);
 }
 
+/* Narrow types are read back as they were, and of a ring what its window still sees: the tokens after give the same
+ * bits as where nothing was saved. */
+static void test_save_kinds(void **unused)
+{
+    (void)unused;
+    const hsc_session_options kinds[] = {
+        {.cache = HSC_F16},
+        {.cache = HSC_BF16},
+        {.cache = HSC_Q8_0},
+        {.mask = {.window = 64}, .chunk = 32},
+        {.mask = {.window = 64}, .chunk = 32, .cache = HSC_Q8_0},
+        {.mask = {.window = 50, .sinks = 3}},
+    };
+    char path[128];
+    hsc_error err = {0};
+    snprintf(path, sizeof path, "%s/cache.safetensors", files.dir);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        hsc_session *s = new_session(kinds[i]), *t = new_session(kinds[i]);
+        free(append(t, 0, ids + 7, 40)); /* what was there is forgotten */
+        free(append(s, 0, ids, 350));
+        assert_int_equal(hsc_session_save(s, 0, path, &err), HSC_OK);
+        if (hsc_session_load(t, 0, path, &err) != HSC_OK) fail_msg("%s", err.message);
+        assert_int_equal(hsc_session_length(t, 0), 350);
+        assert_same(append(t, 0, ids + 350, 30), append(s, 0, ids + 350, 30), 30);
+        hsc_session_free(s);
+        hsc_session_free(t);
+        unlink(path);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fork),  cmocka_unit_test(test_fork_limits),
-                                       cmocka_unit_test(test_ring),  cmocka_unit_test(test_masks),
-                                       cmocka_unit_test(test_types), cmocka_unit_test(test_save)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fork),      cmocka_unit_test(test_fork_limits),
+                                       cmocka_unit_test(test_ring),      cmocka_unit_test(test_masks),
+                                       cmocka_unit_test(test_types),     cmocka_unit_test(test_save),
+                                       cmocka_unit_test(test_save_kinds)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
