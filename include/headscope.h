@@ -485,7 +485,8 @@ HSC_API hsc_compute hsc_session_compute(const hsc_session *session);
 
 /* Forgets every sequence; records, observers and sources stay. */
 HSC_API void hsc_session_reset(hsc_session *session);
-/* Keeps the first n_tokens of sequence `seq`. HSC_EINVAL: no such sequence, or it is shorter. */
+/* Keeps the first n_tokens of sequence `seq`. HSC_EINVAL: no such sequence, it is shorter, or a sliding window has
+ * passed what the token at n_tokens would see; 0 always works. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_truncate(hsc_session *session, int seq, int n_tokens, hsc_error *err);
 /* Makes sequence `to` the first n_tokens of sequence `from` (what it held is dropped); it then reads the same source.
  * Whole tiles of 64 positions are shared, not copied, until one of the two changes them. HSC_EINVAL: as for truncate,

@@ -141,13 +141,20 @@ void hsc__cache_release(hsc__cache *c, int seq, int n_tokens)
     if (c->seqs[seq].n_shared > n_tokens) unshare(c, seq);
 }
 
-bool hsc__cache_can_cut(const hsc__cache *c, int length, int n_tokens)
+bool hsc__cache_can_cut(const hsc__cache *c, int written, int n_tokens)
 {
-    for (int i = 0; i < c->n_layers; i++) {
+    for (int i = 0; i < c->n_layers && n_tokens > 0; i++) {
         const hsc__cache_layer *l = &c->layers[i];
-        if (length > l->n_cells && n_tokens - l->window < length - l->n_cells) return false;
+        if (l->window > 0 && written > l->n_cells && n_tokens - l->window < written - l->n_cells) return false;
     }
     return true;
+}
+
+void hsc__cache_set_length(hsc__cache *c, int seq, int n_tokens)
+{
+    hsc__cache_seq *q = &c->seqs[seq];
+    q->length = n_tokens;
+    if (n_tokens == 0 || n_tokens > q->written) q->written = n_tokens;
 }
 
 static hsc_status check_seq(const hsc_session *s, int seq, hsc_error *err)
@@ -162,7 +169,7 @@ static hsc_status check_cut(const hsc_session *s, int seq, int n_tokens, hsc_err
     int length = s->cache.seqs[seq].length;
     HSC_FAIL_IF(n_tokens < 0 || n_tokens > length, HSC_EINVAL, "sequence %d holds %d tokens and cannot be cut to %d",
                 seq, length, n_tokens);
-    HSC_FAIL_IF(!hsc__cache_can_cut(&s->cache, length, n_tokens), HSC_EINVAL,
+    HSC_FAIL_IF(!hsc__cache_can_cut(&s->cache, s->cache.seqs[seq].written, n_tokens), HSC_EINVAL,
                 "sequence %d: the sliding window has passed, its first %d tokens are no longer whole", seq, n_tokens);
     return HSC_OK;
 }
@@ -185,7 +192,7 @@ hsc_status hsc_session_truncate(hsc_session *s, int seq, int n_tokens, hsc_error
     HSC_TRY(check_seq(s, seq, err));
     HSC_TRY(check_cut(s, seq, n_tokens, err));
     hsc__cache_release(&s->cache, seq, n_tokens);
-    s->cache.seqs[seq].length = n_tokens;
+    hsc__cache_set_length(&s->cache, seq, n_tokens);
     return HSC_OK;
 }
 
@@ -207,12 +214,12 @@ hsc_status hsc_session_fork(hsc_session *s, int from, int to, int n_tokens, hsc_
             memcpy(l->k + (size_t)to * l->seq_bytes, l->k + (size_t)from * l->seq_bytes, l->seq_bytes);
             memcpy(l->v + (size_t)to * l->seq_bytes, l->v + (size_t)from * l->seq_bytes, l->seq_bytes);
         }
-        c->seqs[to] = (hsc__cache_seq){.length = n_tokens};
+        c->seqs[to] = (hsc__cache_seq){.length = n_tokens, .written = n_tokens ? parent.written : 0};
         return HSC_OK;
     }
     int whole = n_tokens / TILE * TILE, owner = parent.n_shared > 0 ? parent.owner : from;
     int shared = parent.n_shared > 0 && parent.n_shared < whole ? parent.n_shared : whole;
-    c->seqs[to] = (hsc__cache_seq){n_tokens, shared, shared ? owner : 0};
+    c->seqs[to] = (hsc__cache_seq){n_tokens, n_tokens, shared, shared ? owner : 0};
     copy_cells(c, shared < parent.n_shared ? parent.owner : from, to, shared, n_tokens);
     return HSC_OK;
 }

@@ -14,6 +14,7 @@ typedef struct hsc__cache_layer {
 
 typedef struct hsc__cache_seq {
     int length;
+    int written;  /* how far it ever reached since it was empty: in a ring, what lies n_cells before that is gone */
     int n_shared; /* positions below it lie with sequence `owner`; a multiple of 64 */
     int owner;
 } hsc__cache_seq;
@@ -44,8 +45,11 @@ hsc__kv hsc__cache_kv(const hsc__cache *cache, int layer, int seq);
 /* Sequence `seq` is about to change from position n_tokens on: whoever shares more of it than that gets a copy. */
 void hsc__cache_release(hsc__cache *cache, int seq, int n_tokens);
 
-/* Whether a sequence of `length` tokens can go on from n_tokens: false when a ring has overwritten keys that it would
- * still see. */
-bool hsc__cache_can_cut(const hsc__cache *cache, int length, int n_tokens);
+/* Whether a sequence that reached `written` tokens can go on from n_tokens: false when a ring has overwritten keys that
+ * it would still see. */
+bool hsc__cache_can_cut(const hsc__cache *cache, int written, int n_tokens);
+
+/* Sequence `seq` is cut to, or now holds, n_tokens. */
+void hsc__cache_set_length(hsc__cache *cache, int seq, int n_tokens);
 
 #endif

@@ -1,13 +1,13 @@
-/* Saving a sequence's keys and values, and reading them back: float32 rows, whatever the cache's own type and
- * layout. */
+/* Saving a sequence's keys and values, and reading them back: float32 rows, whatever the cache's own type and layout.
+ * A layer with a ring has fewer positions in the file than the others: the last ones. */
 #include "model/session.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { HEADER = 6 }; /* version, n_layers, n_kv_heads, d_head, first position kept, length */
+enum { HEADER = 5 }; /* version, n_layers, n_kv_heads, d_head, length */
 
-static const int32_t version = 1;
+static const int32_t version = 2;
 
 static hsc_status check_file_seq(const hsc_session *s, int seq, const char *path, hsc_error *err)
 {
@@ -21,14 +21,14 @@ static hsc_status check_file_seq(const hsc_session *s, int seq, const char *path
     return HSC_OK;
 }
 
-/* The first position that every layer still holds. */
-static int first_kept(const hsc__cache *c, int length)
+/* How many positions of a sequence, its last ones, a layer still holds: at least those that its window needs. */
+static int n_kept(const hsc__cache *c, int layer, const hsc__cache_seq *seq)
 {
-    int first = 0;
-    for (int i = 0; i < c->n_layers; i++) {
-        if (length - c->layers[i].n_cells > first) first = length - c->layers[i].n_cells;
-    }
-    return first;
+    const hsc__cache_layer *l = &c->layers[layer];
+    int gone = seq->written - l->n_cells, kept = seq->length - gone;
+    if (l->window == 0 || gone <= 0) return seq->length;
+    if (kept < l->window) kept = l->window;
+    return kept < seq->length ? kept : seq->length;
 }
 
 /* rows: [2][n_kv_heads][n][d_head], keys then values. */
@@ -49,23 +49,24 @@ hsc_status hsc_session_save(const hsc_session *s, int seq, const char *path, hsc
     const hsc__cache *c = &s->cache;
     hsc__error_clear(err);
     HSC_TRY(check_file_seq(s, seq, path, err));
-    int length = c->seqs[seq].length, first = first_kept(c, length), n = length - first;
+    int length = c->seqs[seq].length;
     HSC_FAIL_IF(length == 0, HSC_EINVAL, "sequence %d is empty", seq);
-    size_t layer_floats = 2 * (size_t)c->n_kv_heads * (size_t)n * (size_t)c->d_head, layers = (size_t)c->n_layers;
-    const int32_t header[HEADER] = {version, c->n_layers, c->n_kv_heads, c->d_head, first, length};
-    float *rows = hsc__malloc(layers * layer_floats * sizeof *rows);
+    size_t row = 2 * (size_t)c->n_kv_heads * (size_t)c->d_head, layers = (size_t)c->n_layers, n_rows = 0, at = 0;
+    for (int i = 0; i < c->n_layers; i++) n_rows += (size_t)n_kept(c, i, &c->seqs[seq]);
+    const int32_t header[HEADER] = {version, c->n_layers, c->n_kv_heads, c->d_head, length};
+    float *rows = hsc__malloc(n_rows * row * sizeof *rows);
     hsc_named_array *arrays = hsc__malloc((layers + 1) * sizeof *arrays);
     char(*names)[24] = hsc__malloc(layers * sizeof *names);
     hsc_status status = HSC_OK;
-    if (!rows || !arrays || !names)
-        status = hsc__fail_memory(err, layers * layer_floats * sizeof *rows, "a saved cache");
+    if (!rows || !arrays || !names) status = hsc__fail_memory(err, n_rows * row * sizeof *rows, "a saved cache");
     if (status == HSC_OK) {
         arrays[0] = (hsc_named_array){"headscope.cache", HSC_I32, 1, {HEADER}, header};
         for (size_t i = 0; i < layers; i++) {
+            int n = n_kept(c, (int)i, &c->seqs[seq]);
             snprintf(names[i], sizeof names[i], "kv.%zu", i);
-            read_layer(s, (int)i, seq, first, n, rows + i * layer_floats);
-            arrays[i + 1] =
-                (hsc_named_array){names[i], HSC_F32, 4, {2, c->n_kv_heads, n, c->d_head}, rows + i * layer_floats};
+            read_layer(s, (int)i, seq, length - n, n, rows + at);
+            arrays[i + 1] = (hsc_named_array){names[i], HSC_F32, 4, {2, c->n_kv_heads, n, c->d_head}, rows + at};
+            at += (size_t)n * row;
         }
         status = hsc_write_arrays(path, arrays, layers + 1, err);
     }
@@ -75,16 +76,29 @@ hsc_status hsc_session_save(const hsc_session *s, int seq, const char *path, hsc
     return status;
 }
 
-static hsc_status load_layer(hsc_session *s, const hsc__tensors *set, int layer, int seq, int first, int n,
-                             const char *path, hsc_error *err)
+/* The positions of a layer that the file holds; its length is that of the sequence. */
+static hsc_status find_layer(const hsc_session *s, const hsc__tensors *set, int layer, int length, const char *path,
+                             const hsc__tensor **out, hsc_error *err)
 {
+    const hsc__cache *c = &s->cache;
+    const hsc__cache_layer *l = &c->layers[layer];
     char name[24];
     snprintf(name, sizeof name, "kv.%d", layer);
-    const hsc__tensor *t = hsc__tensors_find(set, name);
+    const hsc__tensor *t = *out = hsc__tensors_find(set, name);
+    HSC_FAIL_IF(!t || t->dtype != HSC_F32 || t->n_dims != 4 || t->shape[0] != 2 || t->shape[1] != c->n_kv_heads ||
+                    t->shape[2] < 1 || t->shape[2] > length || t->shape[3] != c->d_head,
+                HSC_EFORMAT, "%s: tensor %s is missing or not of this model's shape", path, name);
+    int needed = l->n_cells < length ? l->window : length;
+    HSC_FAIL_IF(t->shape[2] < needed, HSC_EINVAL, "%s: tensor %s holds the last %d positions, this session needs %d",
+                path, name, (int)t->shape[2], needed);
+    return HSC_OK;
+}
+
+static hsc_status load_layer(hsc_session *s, const hsc__tensor *t, int layer, int seq, int length, hsc_error *err)
+{
     hsc__kv kv = hsc__cache_kv(&s->cache, layer, seq);
+    int n = (int)t->shape[2];
     size_t d = (size_t)kv.d_head, heads = (size_t)kv.n_kv_heads, half = heads * (size_t)n * d;
-    HSC_FAIL_IF(!t || t->dtype != HSC_F32 || t->n_elements != 2 * half, HSC_EFORMAT,
-                "%s: tensor %s is missing or not of this model's shape", path, name);
     float *row = hsc__malloc(2 * heads * d * sizeof *row);
     if (!row) return hsc__fail_memory(err, 2 * heads * d * sizeof *row, "a cache row");
     for (int i = 0; i < n; i++) {
@@ -93,7 +107,7 @@ static hsc_status load_layer(hsc_session *s, const hsc__tensors *set, int layer,
             memcpy(row + h * d, k, d * sizeof *row);
             memcpy(row + (heads + h) * d, k + half * sizeof *row, d * sizeof *row);
         }
-        hsc__kv_store(s->exec.kernels, &kv, first + i, 1, row, heads * d, row + heads * d, heads * d);
+        hsc__kv_store(s->exec.kernels, &kv, length - n + i, 1, row, heads * d, row + heads * d, heads * d);
     }
     hsc__free(row);
     return HSC_OK;
@@ -111,14 +125,18 @@ static hsc_status load_set(hsc_session *s, const hsc__tensors *set, int seq, con
     HSC_FAIL_IF(h[1] != c->n_layers || h[2] != c->n_kv_heads || h[3] != c->d_head, HSC_EFORMAT,
                 "%s: is of %d layers, %d kv heads of %d; this model has %d, %d of %d", path, (int)h[1], (int)h[2],
                 (int)h[3], c->n_layers, c->n_kv_heads, c->d_head);
-    HSC_FAIL_IF(h[4] < 0 || h[5] < 1 || h[4] >= h[5], HSC_EFORMAT, "%s: positions %d to %d make no sense", path,
-                (int)h[4], (int)h[5]);
-    HSC_FAIL_IF(h[5] > s->max_tokens, HSC_EINVAL, "%s: has %d tokens, this session was made for %d", path, (int)h[5],
+    HSC_FAIL_IF(h[4] < 1, HSC_EFORMAT, "%s: has %d tokens", path, (int)h[4]);
+    HSC_FAIL_IF(h[4] > s->max_tokens, HSC_EINVAL, "%s: has %d tokens, this session was made for %d", path, (int)h[4],
                 s->max_tokens);
-    HSC_FAIL_IF(h[4] > 0 && h[4] > first_kept(c, h[5]), HSC_EINVAL,
-                "%s: starts at position %d, this session needs more", path, (int)h[4]);
-    for (int i = 0; i < c->n_layers; i++) HSC_TRY(load_layer(s, set, i, seq, h[4], h[5] - h[4], path, err));
-    s->cache.seqs[seq].length = h[5];
+    int length = h[4], written = length;
+    for (int i = 0; i < c->n_layers; i++) {
+        HSC_TRY(find_layer(s, set, i, length, path, &t, err));
+        HSC_TRY(load_layer(s, t, i, seq, length, err));
+        int first = length - (int)t->shape[2], reach = first + c->layers[i].n_cells;
+        if (first > 0 && reach > written) written = reach; /* what the file lacks counts as overwritten */
+    }
+    c->seqs[seq].length = length;
+    c->seqs[seq].written = written;
     return HSC_OK;
 }
 

@@ -393,8 +393,10 @@ static int cut_chunk(hsc_session *s, const int32_t *segments, int from)
 static hsc_status forget_overwritten(hsc_session *s, hsc_status status)
 {
     for (int i = 0; i < s->n_seqs; i++) {
-        if (!hsc__cache_can_cut(&s->cache, s->seqs[i].past + s->seqs[i].n_query, s->seqs[i].past))
-            s->cache.seqs[i].length = 0;
+        hsc__cache_seq *q = &s->cache.seqs[i];
+        int end = s->seqs[i].past + s->seqs[i].n_query;
+        if (end > q->written) q->written = end;
+        if (!hsc__cache_can_cut(&s->cache, q->written, q->length)) hsc__cache_set_length(&s->cache, i, 0);
     }
     return status;
 }
@@ -416,7 +418,8 @@ hsc_status hsc_forward(hsc_session *s, const hsc_batch *batch, hsc_error *err)
     }
     if (status != HSC_OK) return forget_overwritten(s, status);
     hsc__stats_finish(s);
-    for (int i = 0; i < s->n_seqs && s->desc->config.causal; i++) s->cache.seqs[i].length += s->seqs[i].n_query;
+    for (int i = 0; i < s->n_seqs && s->desc->config.causal; i++)
+        hsc__cache_set_length(&s->cache, i, s->seqs[i].past + s->seqs[i].n_query);
     s->valid = true;
     return HSC_OK;
 }

@@ -160,6 +160,42 @@ static void test_ring(void **unused)
     }
 }
 
+/* Continues sequence `seq` at `cut` with ten tokens that must get the bits of `whole`. */
+static void assert_goes_on(hsc_session *s, int seq, int cut, const float *whole)
+{
+    float *next = append(s, seq, ids + cut, 10);
+    assert_memory_equal(next, whole + cut * TINY_VOCAB, 10 * TINY_VOCAB * sizeof *next);
+    free(next);
+}
+
+/* One cut back after another: the ring remembers how far it was once written, also in a fork. To 0 always works. */
+static void test_ring_cuts(void **unused)
+{
+    (void)unused;
+    hsc_session_options ring = {.mask = {.window = 64}, .chunk = 32, .n_threads = 2, .max_seqs = 3};
+    hsc_session *s = new_session(ring);
+    float *whole = alone(ring, NULL, 0, ids, CTX);
+    free(append(s, 0, ids, 380));
+    assert_int_equal(hsc_session_fork(s, 0, 1, 370, NULL), HSC_OK);
+    int cut = 380, n_cuts = 0;
+    while (hsc_session_truncate(s, 0, cut - 10, NULL) == HSC_OK && cut > 10) {
+        cut -= 10;
+        n_cuts++;
+        assert_goes_on(s, 0, cut, whole);
+        assert_int_equal(hsc_session_truncate(s, 0, cut, NULL), HSC_OK);
+        assert_int_equal(hsc_session_truncate(s, 1, cut, NULL), HSC_OK);
+        assert_goes_on(s, 1, cut, whole);
+    }
+    assert_true(n_cuts > 5 && cut > 100); /* a window of 64 in 256 cells, written up to position 380 */
+    assert_int_equal(hsc_session_truncate(s, 0, 0, NULL), HSC_OK);
+    assert_goes_on(s, 0, 0, whole);
+    assert_int_equal(hsc_session_fork(s, 1, 2, 0, NULL), HSC_OK);
+    assert_int_equal(hsc_session_length(s, 2), 0);
+    assert_goes_on(s, 2, 0, whole);
+    free(whole);
+    hsc_session_free(s);
+}
+
 /* Patterns under windows, sinks and block lists: what may not be seen is exactly 0, the rest sums to 1. */
 static void test_masks(void **unused)
 {
@@ -278,11 +314,59 @@ static void test_save_kinds(void **unused)
     }
 }
 
+/* Layers that see everything beside layers with a window, as in Qwen 3 and Gemma: each saves what it holds. */
+static void test_save_mixed(void **unused)
+{
+    (void)unused;
+    tiny_model mixed;
+    hsc_model *both = model;
+    char path[128], name[64];
+    hsc_error err = {0};
+    tiny_llama_of(&mixed, (tiny_shape){40, 4, 2, D_HEAD, 72, 2, CTX, true});
+    for (int i = 0; i < 2; i++) {
+        snprintf(name, sizeof name, "model.layers.%d.self_attn.q_norm.weight", i);
+        tiny_add(&mixed, name, D_HEAD, 0, 0.2f, 1);
+        snprintf(name, sizeof name, "model.layers.%d.self_attn.k_norm.weight", i);
+        tiny_add(&mixed, name, D_HEAD, 0, 0.2f, 1);
+    }
+    tiny_save(&mixed);
+    snprintf(path, sizeof path, "%s/config.json", mixed.dir);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f,
+            "{\"model_type\":\"qwen3\",\"hidden_size\":40,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
+            "\"num_key_value_heads\":2,\"head_dim\":%d,\"intermediate_size\":72,\"vocab_size\":%d,"
+            "\"max_position_embeddings\":%d,\"tie_word_embeddings\":true,\"use_sliding_window\":true,"
+            "\"sliding_window\":64,\"max_window_layers\":1}",
+            D_HEAD, TINY_VOCAB, CTX);
+    assert_int_equal(fclose(f), 0);
+    if (hsc_model_open(&model, mixed.dir, NULL, &err) != HSC_OK) fail_msg("%s", err.message);
+    hsc_session_options o = {.chunk = 32};
+    hsc_session *s = new_session(o), *t = new_session(o);
+    float *whole = alone(o, NULL, 0, ids, CTX);
+    snprintf(path, sizeof path, "%s/cache.safetensors", mixed.dir);
+    free(append(s, 0, ids, 390));
+    assert_int_equal(hsc_session_truncate(s, 0, 380, NULL), HSC_OK);
+    if (hsc_session_save(s, 0, path, &err) != HSC_OK) fail_msg("%s", err.message);
+    if (hsc_session_load(t, 0, path, &err) != HSC_OK) fail_msg("%s", err.message);
+    assert_goes_on(t, 0, 380, whole);
+    assert_int_equal(hsc_session_truncate(t, 0, 100, NULL), HSC_EINVAL);
+    assert_int_equal(hsc_session_truncate(t, 0, 380, NULL), HSC_OK);
+    assert_goes_on(t, 0, 380, whole);
+    unlink(path);
+    free(whole);
+    hsc_session_free(s);
+    hsc_session_free(t);
+    hsc_model_close(model);
+    tiny_remove(&mixed);
+    model = both;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fork),      cmocka_unit_test(test_fork_limits),
-                                       cmocka_unit_test(test_ring),      cmocka_unit_test(test_masks),
-                                       cmocka_unit_test(test_types),     cmocka_unit_test(test_save),
-                                       cmocka_unit_test(test_save_kinds)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fork),       cmocka_unit_test(test_fork_limits), cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_masks),      cmocka_unit_test(test_types),       cmocka_unit_test(test_save),
+        cmocka_unit_test(test_save_kinds), cmocka_unit_test(test_ring_cuts),   cmocka_unit_test(test_save_mixed)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
