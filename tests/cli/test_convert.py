@@ -231,6 +231,10 @@ class Refusals(Convert):
         self.assertFalse((target / "stale.txt").exists(), "a replaced folder keeps nothing of the old one")
         (target / "inner").mkdir()
         self.refused(1, self.source, target, "--force", says=["is not replaced"])
+        (target / "inner").rmdir()
+        (target / "another.gguf").write_text("precious")
+        self.refused(1, self.source, target, "--force", says=["is not replaced"])
+        self.assertEqual((target / "another.gguf").read_text(), "precious")
         other = self.folder / "other"
         other.mkdir()
         (other / "letter.txt").write_text("dear")

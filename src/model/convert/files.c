@@ -190,7 +190,19 @@ static void remove_folder(const char *dir)
     rmdir(dir);
 }
 
-/* A folder that may be replaced holds files and nothing else, config.json among them (or nothing at all). */
+/* Whether a file of that name may go with the model that a folder holds: all that convert writes, and no other model.
+ */
+static bool is_of_a_model(const char *name)
+{
+    static const char *const endings[] = {".json", ".safetensors", ".txt", ".model", ".jinja"};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++) {
+        if (strcmp(dot, endings[i]) == 0) return true;
+    }
+    return false;
+}
+
+/* A folder that may be replaced holds such files and nothing else, config.json among them (or nothing at all). */
 static hsc_status check_replaceable(const char *dir, hsc_error *err)
 {
     DIR *stream = opendir(dir);
@@ -200,7 +212,7 @@ static hsc_status check_replaceable(const char *dir, hsc_error *err)
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
         char *path = hsc__path_join(dir, e->d_name);
         n++;
-        if (!path || !hsc__is_file(path)) n_others++;
+        if (!path || !hsc__is_file(path) || !is_of_a_model(e->d_name)) n_others++;
         n_configs += strcmp(e->d_name, "config.json") == 0;
         hsc__free(path);
     }
