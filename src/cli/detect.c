@@ -8,13 +8,17 @@
 #include <math.h>
 #include <string.h>
 
+/* The names of all detectors, each after a blank. */
+#define NAME(id, name, meaning) " " name
+#define NAMES HSC_DETECTOR_LIST(NAME)
+
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(hsc__detect_options, model),
     HSC__OPTION_HEADING("Where it looks"),
     HSC__DETECT_OPTIONS_WHERE,
     HSC__OPTION_HEADING("What is shown"),
     {"by", 0, HSC__OPT_TEXT, "DETECTOR", offsetof(hsc__detect_options, by), 0, 0,
-     "Rank heads by this detector alone, and draw its map (otherwise induction's)."},
+     "Rank heads by this detector alone, and draw its map (otherwise induction's). One of" NAMES "."},
     {"top", 'k', HSC__OPT_INT, "K", offsetof(hsc__detect_options, top), 1, 100000,
      "Heads of each detector (default 3, and 10 with --by)."},
     {"tl", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__detect_options, tl), 0, 0,
@@ -52,7 +56,8 @@ int hsc__detect_check(const hsc__command *of, const hsc__detect_options *o)
     if (o->plot && !hsc__picture_name(o->plot))
         return hsc__cli_misuse(of, "--plot %s: the name must end in .png, .svg or .pdf", o->plot);
     for (int d = 0; o->by; d++) {
-        if (d == HSC_N_DETECTORS) return hsc__cli_misuse(of, "--by %s: there is no such detector", o->by);
+        if (d == HSC_N_DETECTORS)
+            return hsc__cli_misuse(of, "--by %s: there is no such detector; there are" NAMES, o->by);
         if (strcmp(o->by, hsc_detector_name((hsc_detector)d)) == 0) break;
     }
     return hsc__pass_check(of, &o->pass);

@@ -198,7 +198,7 @@ class DetectTest(ProgramTest):
     def test_refusals(self):
         path = self.write("")
         self.bad(2, "detect", "-m", TINY, "--json", "--csv", says=["one of the two"])
-        self.bad(2, "detect", "-m", TINY, "--by", "nonsense", says=["nonsense"])
+        self.bad(2, "detect", "-m", TINY, "--by", "nonsense", says=["nonsense", "previous", "entropy"])
         self.bad(2, "detect", "-m", TINY, "--plot", "map.txt", says=[".png"])
         self.bad(1, "detect", "-m", TINY, path, says=["no token"])
         self.bad(1, "detect", "-m", TINY, self.folder / "none.txt", says=["none.txt"])
