@@ -17,7 +17,7 @@ static const hsc__option options[] = {
     {"max-tokens", 'n', HSC__OPT_INT, "N", offsetof(hsc__generate_options, max_tokens), 0, INT32_MAX,
      "Write at most N tokens; 0: until the model ends the text or the context is full. Default: 128."},
     {"stop", 0, HSC__OPT_TEXTS, "TEXT", offsetof(hsc__generate_options, stops), 0, 0,
-     "End before this text; may be given several times."},
+     "End before this text; may be given several times. Not with --beams."},
     {"ignore-end", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, ignore_end), 0, 0,
      "Write on past the tokens with which the model ends a text."},
     {"slide", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, slide), 0, 0,
@@ -81,7 +81,7 @@ static const hsc__command command = {
                 "    three drawn ones, the same every time; --seed 3 gives three others\n"
                 "headscope generate -m gpt2 \"The animal is tired. The animal\" -n 8 --watch L5H1,L5H5\n"
                 "    what two heads look at while it writes\n"
-                "headscope generate -m gpt2 \"Q: 2+2? A:\" --stop \"Q:\" --beams 4 --json\n"
+                "headscope generate -m gpt2 \"Q: 2+2? A:\" --beams 4 --json\n"
                 "    the best of four beams, as data",
     .max_args = 1,
     .encoder_decoders = true,
