@@ -123,7 +123,6 @@ static int check_metric(hsc__ablate *j)
 static int check(hsc__ablate *j, const hsc__args *args)
 {
     const hsc__ablate_options *v = j->options;
-    hsc_error err = {0};
     int n_inputs = args->n + (v->file != NULL) + (v->pairs != NULL) + (v->ids.ids != NULL);
     bool set = v->heads.n || v->attn.n || v->mlp.n || v->neurons.n;
     if (n_inputs != 1) return hsc__cli_misuse(&command, "give one of TEXT, --file, --pairs and --ids");
@@ -144,8 +143,7 @@ static int check(hsc__ablate *j, const hsc__args *args)
     if (v->donors.n && (v->file || v->pairs)) return hsc__cli_misuse(&command, "--donor goes with one text");
     if (v->by_position && !v->corpus) return hsc__cli_misuse(&command, "--by-position goes with --how mean");
     if (v->plot && set) return hsc__cli_misuse(&command, "--plot draws a sweep, not a named set");
-    if (v->plot && hsc__plot_path(v->plot, &err) != HSC_OK) return hsc__cli_misuse(&command, "--plot: %s", err.message);
-    return HSC__CLI_GO_ON;
+    return hsc__check_plot(&command, v->plot);
 }
 
 static hsc_status read_items(hsc__ablate *j, const hsc__args *args, hsc_error *err)

@@ -80,16 +80,13 @@ typedef struct job {
 static int check(job *j, const hsc__args *args)
 {
     const values *v = j->v;
-    hsc_error err = {0};
     j->metric = (hsc__metric){.kind = HSC__METRIC_DIFF, .text = "right - wrong"};
     if (v->pairs) {
         if (args->n || v->r.ids.ids) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
         if (v->metric || v->sources || v->r.token || v->r.pos >= 0)
             return hsc__cli_misuse(&command, "--pairs brings its own metric, is asked at the last token, and has no "
                                              "sources in common");
-        if (v->r.plot && hsc__plot_path(v->r.plot, &err) != HSC_OK)
-            return hsc__cli_misuse(&command, "--plot: %s", err.message);
-        return HSC__CLI_GO_ON;
+        return hsc__check_plot(&command, v->r.plot);
     }
     if (!v->metric) return hsc__cli_misuse(&command, "--metric is missing: what is taken apart?");
     if (!hsc__metric_parse(v->metric, &j->metric) || j->metric.kind == HSC__METRIC_LOSS)

@@ -464,14 +464,11 @@ static bool parse_head(const char *text, hsc__head *out)
 static int check(job *j, const hsc__args *args)
 {
     const values *v = j->v;
-    hsc_error err = {0};
     if (args->n && !parse_head(args->list[0], &j->head))
         return hsc__cli_misuse(&command, "'%s' is no head: L4H3 is layer 4, head 3, both from 0", args->list[0]);
     if (!j->head.given && (v->words.n || v->all)) return hsc__cli_misuse(&command, "--word and --all want a head");
     if (v->r.plot && j->head.given) return hsc__cli_misuse(&command, "--plot draws all heads: leave the head out");
-    if (v->r.plot && hsc__plot_path(v->r.plot, &err) != HSC_OK)
-        return hsc__cli_misuse(&command, "--plot: %s", err.message);
-    return HSC__CLI_GO_ON;
+    return hsc__check_plot(&command, v->r.plot);
 }
 
 int hsc__cli_circuit(int argc, char **argv)

@@ -232,11 +232,8 @@ static int print_json(const job *j)
 
 static int check(const values *v)
 {
-    hsc_error err = {0};
     if (v->r.plot && v->kind == KIND_ALL) return hsc__cli_misuse(&command, "--plot draws one kind: --kind q, k or v");
-    if (v->r.plot && hsc__plot_path(v->r.plot, &err) != HSC_OK)
-        return hsc__cli_misuse(&command, "--plot: %s", err.message);
-    return HSC__CLI_GO_ON;
+    return hsc__check_plot(&command, v->r.plot);
 }
 
 int hsc__cli_compose(int argc, char **argv)

@@ -95,6 +95,8 @@ typedef struct hsc__effect_map {
     char row_letter, col_letter; /* used where there are no labels */
     const hsc__label *row_labels, *col_labels;
 } hsc__effect_map;
+/* Whether --plot names a picture that can be drawn (NULL: none is asked for); says what is wrong with it. */
+int hsc__check_plot(const hsc__command *command, const char *path);
 hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hsc__string *out, hsc_error *err);
 
 #endif

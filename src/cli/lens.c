@@ -84,15 +84,12 @@ typedef struct job {
 
 static int check(const values *v, const hsc__args *args)
 {
-    hsc_error err = {0};
     if (v->by == BY_WORD && !v->words.n) return hsc__cli_misuse(&command, "--by word wants a --word");
     if (!v->pairs) return hsc__reading_check(&command, &v->r, args);
     if (args->n || v->r.ids.ids) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
     if (v->words.n || v->r.token || v->r.pos >= 0)
         return hsc__cli_misuse(&command, "--pairs brings its own words and asks at the last token");
-    if (v->r.plot && hsc__plot_path(v->r.plot, &err) != HSC_OK)
-        return hsc__cli_misuse(&command, "--plot: %s", err.message);
-    return HSC__CLI_GO_ON;
+    return hsc__check_plot(&command, v->r.plot);
 }
 
 static hsc_lens_options lens_options(const job *j)

@@ -133,10 +133,9 @@ static int check_mode(hsc__patch *j)
 static int check(hsc__patch *j, const hsc__args *args)
 {
     const hsc__patch_options *v = j->options;
-    hsc_error err = {0};
     int status = check_mode(j), n_texts = args->n + (v->ids.ids != NULL);
+    if (status == HSC__CLI_GO_ON) status = hsc__check_plot(&command, v->plot);
     if (status != HSC__CLI_GO_ON) return status;
-    if (v->plot && hsc__plot_path(v->plot, &err) != HSC_OK) return hsc__cli_misuse(&command, "--plot: %s", err.message);
     if (v->pairs && (n_texts || v->corrupted || v->corrupted_ids.ids || v->metric || v->noise || v->site))
         return hsc__cli_misuse(&command, "--pairs brings its texts and its metric: give nothing else to measure");
     if (v->pairs) return HSC__CLI_GO_ON;

@@ -7,11 +7,9 @@
 
 int hsc__reading_check(const hsc__command *command, const hsc__reading_options *o, const hsc__args *args)
 {
-    hsc_error err = {0};
     if (args->n + (o->ids.ids != NULL) != 1) return hsc__cli_misuse(command, "give one of TEXT and --ids");
     if (o->token && o->pos >= 0) return hsc__cli_misuse(command, "--token and --pos: one of the two");
-    if (o->plot && hsc__plot_path(o->plot, &err) != HSC_OK) return hsc__cli_misuse(command, "--plot: %s", err.message);
-    return HSC__CLI_GO_ON;
+    return hsc__check_plot(command, o->plot);
 }
 
 static hsc_status find_position(hsc__reading *r, hsc_error *err)

@@ -89,7 +89,6 @@ static bool parse_doses(hsc__steer *s, const char *text)
 static int check(hsc__steer *s, const hsc__args *args)
 {
     const hsc__steer_options *v = s->options;
-    hsc_error err = {0};
     int n_inputs = args->n + (v->r.ids.ids != NULL) + (v->pairs != NULL);
     if (!v->toward || !v->away) return hsc__cli_misuse(&command, "--toward FILE and --away FILE make the direction");
     if (n_inputs != 1) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
@@ -106,9 +105,7 @@ static int check(hsc__steer *s, const hsc__args *args)
         return hsc__cli_misuse(&command, "--metric: '%s' is neither \"logit: A - B\", \"logit: A\" nor \"loss\"",
                                v->metric);
     if (v->r.plot && !s->measured) return hsc__cli_misuse(&command, "--plot wants a metric");
-    if (v->r.plot && hsc__plot_path(v->r.plot, &err) != HSC_OK)
-        return hsc__cli_misuse(&command, "--plot: %s", err.message);
-    return HSC__CLI_GO_ON;
+    return hsc__check_plot(&command, v->r.plot);
 }
 
 /* -------------------------------------------------------------------------------------------------- the direction ----
