@@ -138,10 +138,26 @@ static hsc_status encode_plain(encoder *e, size_t depth, stretch text)
     }
 }
 
+/* The code of a language that the text begins with is a token of its own, whatever stands between its brackets. */
+static hsc_status encode_language(encoder *e, stretch *text)
+{
+    const hsc_tokenizer *t = e->tokenizer;
+    size_t n = 4;
+    if (text->n < n || memcmp(text->data, ">>", 2) != 0) return HSC_OK;
+    while (n <= text->n && memcmp(text->data + n - 2, "<<", 2) != 0) n++;
+    if (n > text->n) return HSC_OK;
+    hsc_token id = hsc__vocab_find(&t->vocab, text->data, n);
+    if (id < 0) id = t->unigram.token_of[t->unigram.unk];
+    HSC_TRY(add_token(e, id, span_of(text, 0, n), e->n_words++));
+    *text = part_of(text, n, text->n);
+    return HSC_OK;
+}
+
 /* Text between raw added tokens: normalize it, cut out the added tokens that are sought normalized. */
 static hsc_status encode_stretch(encoder *e, stretch text)
 {
     const hsc_tokenizer *t = e->tokenizer;
+    if (t->has_languages) HSC_TRY(encode_language(e, &text));
     if (text.n == 0) return HSC_OK;
     if (t->normalizer.n_ops) {
         HSC_TRY(hsc__aligned_set(&e->normal, text.data, text.n, text.offset, e->err));

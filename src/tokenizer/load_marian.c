@@ -1,12 +1,13 @@
 /*
  * Marian's tokenizers: a SentencePiece model a language (source.spm, target.spm) cuts text, and vocab.json numbers the
  * pieces of both; target_vocab.json those of the target where tokenizer_config.json has separate_vocabs. A piece that
- * vocab.json lacks is unknown. A language code >>fra<< is a token of vocab.json.
+ * vocab.json lacks is unknown. A language code >>fra<< in front of a text is a token of vocab.json.
  */
 #include "base/file.h"
 #include "tokenizer/load.h"
 #include "tokenizer/sentencepiece.h"
 
+#include <float.h>
 #include <string.h>
 
 static const hsc__bytes blank = {" ", 1}, mark = {"\xe2\x96\x81", 3};
@@ -17,7 +18,7 @@ static hsc_status load_pieces(hsc_tokenizer *t, const hsc__sentencepiece *spm, c
     hsc__unigram *model = &t->unigram;
     hsc_token *token_of = hsc__arena_alloc(&t->arena, spm->n * sizeof *token_of);
     hsc_token unk = hsc__vocab_find(&t->vocab, "<unk>", 5);
-    double lowest = 0;
+    double lowest = FLT_MAX;
     if (!token_of) return hsc__fail_memory(err, spm->n * sizeof *token_of, path);
     HSC_FAIL_IF(unk < 0, HSC_EFORMAT, "%s: its vocab.json has no \"<unk>\"", path);
     for (size_t i = 0; i < spm->n; i++) {
@@ -33,7 +34,8 @@ static hsc_status load_pieces(hsc_tokenizer *t, const hsc__sentencepiece *spm, c
         if ((double)piece->score < lowest) lowest = (double)piece->score;
     }
     model->unk = (hsc_token)spm->unk_id;
-    model->unk_score = lowest - HSC__UNK_PENALTY;
+    model->unk_score = (double)((float)lowest - (float)HSC__UNK_PENALTY);
+    model->single = true;
     model->token_of = token_of;
     model->outside = &t->vocab;
     return HSC_OK;
@@ -54,21 +56,6 @@ static hsc_status load_normalizer(hsc_tokenizer *t, const hsc__sentencepiece *sp
     return hsc__normalizer_add(n, (hsc__normalize_op){.kind = HSC__REPLACE, .text = blank, .with = mark}, err);
 }
 
-static bool is_language(hsc__bytes text)
-{
-    return text.n > 4 && memcmp(text.data, ">>", 2) == 0 && memcmp(text.data + text.n - 2, "<<", 2) == 0;
-}
-
-static hsc_status add_languages(hsc_tokenizer *t, const char *path, hsc_error *err)
-{
-    for (size_t i = 0; i < t->vocab.n; i++) {
-        if (t->vocab.kind[i] == HSC__TOKEN_NONE || !is_language(t->vocab.text[i])) continue;
-        hsc__added_token token = {.content = t->vocab.text[i], .id = (hsc_token)i};
-        HSC_TRY(hsc__tokenizer_add_token(t, token, path, err));
-    }
-    return HSC_OK;
-}
-
 static hsc_status load_files(hsc_tokenizer *t, const char *dir, const char *vocab, const char *path,
                              hsc__sentencepiece *spm, hsc_error *err)
 {
@@ -83,7 +70,7 @@ static hsc_status load_files(hsc_tokenizer *t, const char *dir, const char *voca
                 kinds[spm->model_type]);
     HSC_TRY(load_pieces(t, spm, path, err));
     HSC_TRY(load_normalizer(t, spm, path, err));
-    HSC_TRY(add_languages(t, path, err));
+    t->has_languages = true;
     HSC_TRY(hsc__load_folder_config(t, dir, HSC__FOLDER_MARIAN, NULL, err));
     t->strip = (hsc__strip){' ', 1};
     hsc__normalizer unescape = {.op = {{.kind = HSC__REPLACE, .text = mark, .with = blank}}, .n_ops = 1};

@@ -53,6 +53,7 @@ struct hsc_tokenizer {
     hsc__wordpiece wordpiece;
     hsc__unigram unigram;
     hsc_token wordlevel_unk; /* -1: none */
+    bool has_languages;      /* Marian's: >>fra<< at the start of a text is one token, unknown or not */
     hsc_token bos;           /* as the files name it; -1: they do not */
     hsc__charsmap charsmap;  /* the normalizer's, if it has one */
     hsc__template single, pair;

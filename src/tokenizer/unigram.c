@@ -45,6 +45,11 @@ void hsc__unigram_free(hsc__unigram *model)
     *model = (hsc__unigram){0};
 }
 
+static double sum(const hsc__unigram *model, double a, double b)
+{
+    return model->single ? (double)((float)a + (float)b) : a + b;
+}
+
 static void offer(struct hsc__best_path *path, double score, uint32_t start, hsc_token id)
 {
     if (path->start != NOWHERE && score <= path->score) return;
@@ -66,10 +71,10 @@ static size_t extend(const hsc__unigram *model, struct hsc__best_path *path, con
         if (!node) break;
         hsc_token id = model->trie.token[node];
         if (id < 0) continue;
-        offer(&path[end], model->scores[id] + here, (uint32_t)start, id);
+        offer(&path[end], sum(model, model->scores[id], here), (uint32_t)start, id);
         has_single |= end - start == length;
     }
-    if (!has_single) offer(&path[start + length], model->unk_score + here, (uint32_t)start, model->unk);
+    if (!has_single) offer(&path[start + length], sum(model, model->unk_score, here), (uint32_t)start, model->unk);
     return start + length;
 }
 

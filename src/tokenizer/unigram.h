@@ -18,6 +18,7 @@ typedef struct hsc__unigram {
     double *scores; /* [n] by id */
     size_t n, capacity;
     double unk_score;
+    bool single;   /* a path's score is kept in float32, as SentencePiece's own code keeps it: near ties hang on it */
     hsc_token unk; /* -1: none */
     bool byte_fallback;
     hsc_token byte_id[256]; /* or -1 */

@@ -101,6 +101,8 @@ def fuzz(library, name, tree, how, n, seed):
         for _ in range(0, n, BATCH):
             texts = ["".join(tokenizing.character(rng) for _ in range(rng.randrange(0, 32)))
                      for _ in range(min(BATCH, n))]
+            if name == "Marian":
+                texts = [rng.choice(("", "", "", ">>fra<<", ">>", ">>x<<")) + text for text in texts]
             wrong += tokenizing.compare(None, ours, theirs, texts, **how)
             if wrong > 20:
                 break

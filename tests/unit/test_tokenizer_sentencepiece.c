@@ -161,10 +161,47 @@ static void test_long_piece(void **state)
     hsc__string_free(&file);
 }
 
+/* Marian's: <unk> 1, _a 2, b 3, a run of 16 b's 4. Each b costs 2^-25, which float32 loses beside the 1 of _a, and the
+ * run 2^-22, which it keeps: letter by letter costs less there, and more than the run where sums are exact. */
+static void test_marian(void **state)
+{
+    (void)state;
+    hsc__string file = {0};
+    hsc_tokenizer *t;
+    hsc_error err;
+    proto_piece(&file, "<unk>", 0, HSC__PIECE_UNKNOWN);
+    proto_piece(&file,
+                "\xe2\x96\x81"
+                "a",
+                -1, HSC__PIECE_NORMAL);
+    proto_piece(&file, "b", -0x1p-25f, HSC__PIECE_NORMAL);
+    proto_piece(&file, "bbbbbbbbbbbbbbbb", -0x1p-22f, HSC__PIECE_NORMAL);
+    assert_true(scratch_write(scratch_path("source.spm"), file.data, file.n));
+    static const char vocab[] = "{\"</s>\":0,\"<unk>\":1,\"\xe2\x96\x81"
+                                "a\":2,\"b\":3,\"bbbbbbbbbbbbbbbb\":4,\">>fra<<\":5}";
+    assert_true(scratch_write(scratch_path("vocab.json"), vocab, sizeof vocab - 1));
+    if (hsc_tokenizer_open(&t, scratch_path(""), &err) != HSC_OK) fail_msg("%s", err.message);
+    check(t, "abbbbbbbbbbbbbbbb", 0, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, END);
+    check(t, ">>fra<<a", 0, 5, 2, END);
+    check(t, ">>fra<< a", 0, 5, 2, END);
+    check(t, ">>fra<<", 1, 5, 0, END);
+    check(t, ">>nowhere<<ab", 0, 1, 2, 3, END); /* what vocab.json lacks is unknown, and no text */
+    check(t, ">><<a", 0, 1, 2, END);
+    check(t, "a</s>>>fra<<a", 2, 2, 0, 5, 2, END); /* a text begins behind a special token too */
+    check(t, "abz>>fra<<", 0, 2, 3, 1, END);       /* elsewhere its letters count */
+    check(t, ">>fra", 0, 1, END);
+    hsc_tokenizer_free(t);
+    hsc__string_free(&file);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blanks_and_bytes), cmocka_unit_test(test_llama_class),
-                                       cmocka_unit_test(test_cut_anywhere),     cmocka_unit_test(test_every_bit),
-                                       cmocka_unit_test(test_fields),           cmocka_unit_test(test_long_piece)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blanks_and_bytes),
+                                       cmocka_unit_test(test_llama_class),
+                                       cmocka_unit_test(test_cut_anywhere),
+                                       cmocka_unit_test(test_every_bit),
+                                       cmocka_unit_test(test_fields),
+                                       cmocka_unit_test(test_long_piece),
+                                       cmocka_unit_test(test_marian)};
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
