@@ -406,6 +406,18 @@ enum {
     HSC_EXAMPLE_TOKENS = 16, /* of an example's context */
 };
 
+/* Where what was found of windows lies between runs, so that a run that was stopped goes on. A record is bytes of this
+ * library's version and this machine. Window `index` is of the random sequences or of the text; `digest` stands for its
+ * tokens. load: fills record[n_bytes] and returns 1, or 0 when the window is not there. save: keeps it; called in the
+ * windows' order, from one thread. flush: after every few windows. */
+typedef struct hsc_detect_store {
+    int (*load)(void *user, int is_random, int index, uint64_t digest, void *record, size_t n_bytes);
+    hsc_status (*save)(void *user, int is_random, int index, uint64_t digest, const void *record, size_t n_bytes,
+                       hsc_error *err);
+    hsc_status (*flush)(void *user, hsc_error *err);
+    void *user;
+} hsc_detect_store;
+
 typedef struct hsc_detect_options {
     int with_bos; /* non-zero: a window begins with `bos` where the tokenizer does not put it there itself */
     hsc_token bos;
@@ -420,7 +432,8 @@ typedef struct hsc_detect_options {
     int (*tell)(void *user, int n_done, int n_all); /* after each window; n_all 0: not known yet. Non-zero stops with
                                                        HSC_ECANCELED; may be NULL */
     void *user;
-    const hsc_team *team; /* NULL: alone */
+    const hsc_team *team;          /* NULL: alone */
+    const hsc_detect_store *store; /* NULL: nothing is kept; of a team rank 0 alone has one */
 } hsc_detect_options;
 
 /* The row where a head's figure is largest: the heaviest key that the detector looks for, and the text up to the query.
@@ -452,6 +465,7 @@ typedef struct hsc_detect_counts {
     int on_random;           /* non-zero: there was no text; all detectors are about the random sequences */
     int is_cut;              /* non-zero: the text went on behind the last window */
     hsc_token before;        /* the first token put before a window; -1: none */
+    int n_loaded;            /* windows and sequences that came from the store */
 } hsc_detect_counts;
 
 /*

@@ -2,6 +2,7 @@
  * docs/detectors.md document the tables. */
 #include "cli/db.h"
 
+#include "base/digest.h"
 #include "base/file.h"
 #include "cli/scan.h"
 
@@ -42,7 +43,9 @@ static const char later[] =
     "CREATE TABLE IF NOT EXISTS scores (detection INTEGER NOT NULL REFERENCES detections(id) ON DELETE CASCADE,"
     " layer INTEGER NOT NULL, head INTEGER NOT NULL, detector TEXT NOT NULL, score REAL, ci_low REAL, ci_high REAL,"
     " tl REAL, weight REAL, window INTEGER, query INTEGER, key INTEGER, text TEXT,"
-    " PRIMARY KEY (detection, layer, head, detector)) WITHOUT ROWID;";
+    " PRIMARY KEY (detection, layer, head, detector)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS windows (key TEXT NOT NULL, source TEXT NOT NULL, number INTEGER NOT NULL,"
+    " digest TEXT NOT NULL, record BLOB NOT NULL, UNIQUE (key, source, number));";
 
 hsc_status hsc__db_fail(const hsc__db *d, hsc_error *err)
 {
@@ -88,12 +91,6 @@ static hsc_status ask(const hsc__db *d, const char *sql, sqlite3_int64 fallback,
 
 /* -------------------------------------------------------------------------------------------------- keys ---- */
 
-static void add_bytes(uint64_t *hash, const void *bytes, size_t n)
-{
-    const unsigned char *b = bytes;
-    for (size_t i = 0; i < n; i++) *hash = (*hash ^ b[i]) * 0x100000001B3U; /* FNV-1a */
-}
-
 /* Size and time of change of a file; nothing when there is none. */
 static void add_file(uint64_t *hash, const char *folder, const char *name)
 {
@@ -101,7 +98,7 @@ static void add_file(uint64_t *hash, const char *folder, const char *name)
     char *path = name ? hsc__path_join(folder, name) : hsc__strndup(folder, strlen(folder));
     if (path && stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
         int64_t facts[] = {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-        add_bytes(hash, facts, sizeof facts);
+        hsc__digest_add(hash, facts, sizeof facts);
     }
     hsc__free(path);
 }
@@ -110,13 +107,13 @@ static void add_file(uint64_t *hash, const char *folder, const char *name)
 uint64_t hsc__db_model_key(const hsc__opened *opened)
 {
     static const char *const files[] = {NULL, "config.json", "model.safetensors", "model.safetensors.index.json"};
-    uint64_t hash = 0xCBF29CE484222325U;
+    uint64_t hash = HSC__DIGEST_START;
     for (size_t i = 0; i < hsc_model_n_tensors(opened->model); i++) {
         hsc_tensor_info info;
         if (hsc_model_tensor(opened->model, i, &info) != HSC_OK) continue;
-        add_bytes(&hash, info.name, strlen(info.name));
-        add_bytes(&hash, info.dtype_name, strlen(info.dtype_name));
-        add_bytes(&hash, info.shape, (size_t)info.n_dims * sizeof *info.shape);
+        hsc__digest_add(&hash, info.name, strlen(info.name));
+        hsc__digest_add(&hash, info.dtype_name, strlen(info.dtype_name));
+        hsc__digest_add(&hash, info.shape, (size_t)info.n_dims * sizeof *info.shape);
     }
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) add_file(&hash, opened->path, files[i]);
     return hash;

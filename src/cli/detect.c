@@ -24,7 +24,8 @@ static const hsc__option options[] = {
     {"tl", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__detect_options, tl), 0, 0,
      "Show beside it what TransformerLens's detect_head gives: all rows, special tokens too."},
     {"db", 0, HSC__OPT_TEXT, "FILE", offsetof(hsc__detect_options, db), 0, 0,
-     "Keep scores, intervals and examples in this SQLite database; scan's may be the same."},
+     "Keep scores, intervals and examples in this SQLite database; scan's may be the same. A run that was stopped goes "
+     "on there where it stopped."},
     HSC__DETECT_OPTIONS_SHOWN,
     HSC__OPTION_HEADING("The pass"),
     HSC__OPTIONS_PASS(hsc__detect_options, pass),
@@ -102,18 +103,31 @@ static hsc_status score(hsc__detect *detect, const hsc_detect *result, hsc_error
     return HSC_OK;
 }
 
-hsc_status hsc__detect_heads(hsc__detect *detect, hsc_error *err)
+static hsc_status run_heads(hsc__detect *detect, const hsc_detect_store *store, hsc_error *err)
 {
     hsc__counting counting;
     hsc_detect_options run;
     hsc_detect *result = NULL;
     const hsc__corpus *corpus = detect->corpus;
     HSC_TRY(hsc__detect_run_options(detect, &counting, &run, err));
+    run.store = store;
     const char *text = corpus->path ? corpus->text.n ? corpus->text.data : "" : NULL;
     hsc_status status = hsc_detect_run(&result, detect->opened.model, text, corpus->text.n, &run, err);
     hsc__cli_progress_end();
     if (status == HSC_OK) status = score(detect, result, err);
     hsc_detect_free(result);
+    return status;
+}
+
+hsc_status hsc__detect_heads(hsc__detect *detect, hsc_error *err)
+{
+    hsc__detect_db *db = NULL;
+    if (!detect->options->db || !hsc__team_speaks()) return run_heads(detect, NULL, err);
+    HSC_TRY(hsc__detect_db_open(&db, detect, err));
+    hsc_detect_store store = hsc__detect_db_store(db);
+    hsc_status status = run_heads(detect, &store, err);
+    if (status == HSC_OK) status = hsc__detect_db_finish(db, detect, err);
+    hsc__detect_db_close(db);
     return status;
 }
 
@@ -144,7 +158,6 @@ static int show(const hsc__detect *detect)
     hsc__string out = {0};
     hsc_error err = {0};
     if (!hsc__team_speaks()) return HSC__EXIT_OK;
-    if (detect->options->db && hsc__detect_keep(detect, &err) != HSC_OK) return hsc__cli_fail(&err);
     if (detect->options->plot && hsc__detect_map(detect, NULL, &err) != HSC_OK) return hsc__cli_fail(&err);
     if (detect->options->json) return hsc__json_print(hsc__detect_json(detect));
     if (detect->options->csv) {

@@ -103,8 +103,17 @@ void hsc__detect_add_where(const hsc__detect *detect, hsc__string *out);
 /* The same in an object. */
 void hsc__json_set_where(json_t *object, const hsc__detect *detect);
 
-/* --db: keeps everything. */
-hsc_status hsc__detect_keep(const hsc__detect *detect, hsc_error *err);
+/* ---- detect_db.c: --db ---- */
+
+typedef struct hsc__detect_db hsc__detect_db;
+
+/* Opens or makes the database; what an earlier run with the same model, text and options left behind is in the store.
+ * Close accepts NULL. */
+hsc_status hsc__detect_db_open(hsc__detect_db **out, const hsc__detect *detect, hsc_error *err);
+hsc_detect_store hsc__detect_db_store(hsc__detect_db *db);
+/* Scores, intervals and examples take the place of the windows. */
+hsc_status hsc__detect_db_finish(hsc__detect_db *db, const hsc__detect *detect, hsc_error *err);
+void hsc__detect_db_close(hsc__detect_db *db);
 
 /* ---- detect_report.c ---- */
 

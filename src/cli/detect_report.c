@@ -54,6 +54,8 @@ void hsc__detect_add_where(const hsc__detect *detect, hsc__string *out)
                            c->is_cut ? "; the text goes on behind them, --windows takes more" : "");
     hsc__string_printf(out, "%s: %d random sequences of %d tokens twice, seed %d\n",
                        c->on_random ? "all detectors" : "induction", c->n_sequences, c->length, detect->options->seed);
+    if (c->n_loaded)
+        hsc__string_printf(out, "%d windows and sequences came from %s\n", c->n_loaded, detect->options->db);
     if (c->before >= 0) {
         hsc__string text = {0};
         add_token(detect, &text, c->before);
@@ -76,6 +78,7 @@ void hsc__json_set_where(json_t *object, const hsc__detect *detect)
     json_object_set_new(object, "cut", json_boolean(c->is_cut));
     json_object_set_new(object, "n_sequences", json_integer(c->n_sequences));
     json_object_set_new(object, "length", json_integer(c->length));
+    json_object_set_new(object, "n_loaded", json_integer(c->n_loaded));
     json_object_set_new(object, "seed", json_integer(detect->options->seed));
     json_object_set_new(object, "before", c->before >= 0 ? json_integer(c->before) : json_null());
 }

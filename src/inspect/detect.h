@@ -55,9 +55,6 @@ hsc_status hsc__windows_session(const hsc__windows *windows, const hsc_model *mo
 /* Runs a window by itself. */
 hsc_status hsc__window_forward(hsc_session *session, const hsc__window *window, hsc_error *err);
 
-int hsc__detect_sequences(const hsc_detect_options *options);
-int hsc__detect_windows(const hsc_detect_options *options);
-
 /* ---- detect_rows.c: what a row says ---- */
 
 enum { HSC__TL_PREVIOUS, HSC__TL_DUPLICATE, HSC__TL_INDUCTION, HSC__N_TL };
@@ -72,5 +69,37 @@ typedef struct hsc__row {
 
 /* weights: [n_keys], what the query at position `query` sees of the window. */
 void hsc__row_take(const hsc__window *window, bool causal, int query, const float *weights, int n_keys, hsc__row *out);
+
+/* ---- detect_run.c: what is kept of a window ---- */
+
+/* Of each head: the detectors' means over the window's rows (NaN where no row has one), TransformerLens's, and the mean
+ * weights by distance. */
+enum {
+    HSC__FIRST_TL = HSC_N_DETECTORS,
+    HSC__FIRST_BIN = HSC__FIRST_TL + HSC__N_TL,
+    HSC__N_FIGURES = HSC__FIRST_BIN + HSC_DETECT_BINS
+};
+
+/* Windows of one kind, in their order. */
+typedef struct hsc__pile {
+    double *values; /* [n_windows][HSC__N_FIGURES][n_heads] */
+    size_t capacity;
+    int n_windows, n_tokens;
+    hsc_detect_example *examples; /* [HSC_N_DETECTORS][n_heads], of all windows so far */
+} hsc__pile;
+
+struct hsc_detect {
+    const hsc_config *config;
+    hsc_detect_options options;
+    hsc_detect_counts counts;
+    int n_heads; /* of all layers */
+    hsc__pile text, random;
+};
+
+/* Fills both piles. text NULL: the random sequences alone. */
+hsc_status hsc__detect_pass(hsc_detect *detect, const hsc_model *model, const char *text, size_t n, hsc_error *err);
+
+int hsc__detect_sequences(const hsc_detect_options *options);
+int hsc__detect_windows(const hsc_detect_options *options);
 
 #endif

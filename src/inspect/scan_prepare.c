@@ -3,6 +3,7 @@
  * left out with the reason. A token belongs to a span when they share a byte that is no blank: byte-level tokens carry
  * the blank before their word.
  */
+#include "base/digest.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "inspect/scan.h"
@@ -180,21 +181,15 @@ static bool same_until_query(const hsc__said *x, const hsc__said *y)
            same_range(x->query, y->query) && memcmp(x->ids, y->ids, (size_t)x->n_tokens * sizeof *x->ids) == 0;
 }
 
-static void add_digest(uint64_t *digest, const void *bytes, size_t n)
-{
-    const unsigned char *b = bytes;
-    for (size_t i = 0; i < n; i++) *digest = (*digest ^ b[i]) * 0x100000001B3U; /* FNV-1a */
-}
-
 static uint64_t digest_of(const hsc__said said[2])
 {
-    uint64_t digest = 0xCBF29CE484222325U;
+    uint64_t digest = HSC__DIGEST_START;
     for (int i = 0; i < 2; i++) {
         const hsc__said *s = &said[i];
         const int32_t places[] = {s->n_tokens, s->a.first,     s->a.last,    s->b.first,
                                   s->b.last,   s->query.first, s->query.last};
-        add_digest(&digest, places, sizeof places);
-        add_digest(&digest, s->ids, (size_t)s->n_tokens * sizeof *s->ids);
+        hsc__digest_add(&digest, places, sizeof places);
+        hsc__digest_add(&digest, s->ids, (size_t)s->n_tokens * sizeof *s->ids);
     }
     return digest;
 }

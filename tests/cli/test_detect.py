@@ -5,11 +5,14 @@ import csv
 import io
 import json
 import math
+import signal
 import sqlite3
 import statistics
+import subprocess
+import time
 import unittest
 
-from program import DATA, ProgramTest, main, read_safetensors
+from program import DATA, PROGRAM, ProgramTest, environment, main, read_safetensors
 
 TINY = DATA / "models" / "tinystories-656k" / "tinystories-656k.f32.gguf"
 TEXT = "One day, the hippopotamus, unbelievably, was uninterested. Lily and the hippopotamus smiled. They had fun."
@@ -75,6 +78,48 @@ class DetectTest(ProgramTest):
         self.good("scan", "-m", TINY, pairs, "--db", path)  # one file for both
         other = self.write("not a database, but long enough to be read as a header of one", "other.sqlite")
         self.bad(1, "detect", "-m", TINY, text, "--db", other, says=["other.sqlite"])
+
+    def test_killed(self):
+        """A run that is killed goes on where it stopped, and counts no window twice."""
+        text = self.write("".join(f"Day {i}: {TEXT}\n" for i in range(4000)))
+        path, words = self.folder / "heads.sqlite", ("detect", "-m", TINY, text, "--windows", 300, "-t", 1)
+        process = subprocess.Popen([PROGRAM, *map(str, words), "--db", path], env=environment(),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        kept, limit = 0, time.monotonic() + 60
+        while kept < 24 and time.monotonic() < limit and process.poll() is None:
+            time.sleep(0.01)
+            kept = self.kept(path)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kept = self.kept(path)
+        self.assertGreaterEqual(kept, 24)  # 20 random sequences and the first of the text
+        self.assertLess(kept, 320)
+        result = self.json(*words, "--db", path)
+        self.assertEqual(result.pop("n_loaded"), kept)
+        fresh = self.json(*words)
+        self.assertEqual(fresh.pop("n_loaded"), 0)
+        self.assertEqual(result, fresh)
+        self.assertEqual(self.kept(path), 0)  # the scores have taken their place
+        text.write_text(text.read_text().replace("Day 0", "Day 1", 1))
+        self.assertEqual(self.json(*words, "--db", path)["n_loaded"], 0)
+
+    def kept(self, path):
+        try:
+            with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+                return db.execute("SELECT count(*) FROM windows").fetchone()[0]
+        except sqlite3.Error:
+            return 0
+
+    def test_damaged_windows(self):
+        """Windows of another text, or that are damaged, are run anew."""
+        text, path = self.write(TEXT), self.folder / "heads.sqlite"
+        words = ("detect", "-m", TINY, text, "--db", path)
+        fresh = self.json(*words)
+        with sqlite3.connect(path) as db:
+            key = db.execute("SELECT key FROM detections").fetchone()[0]
+            for number, digest in ((0, "0123456789abcdef"), (1, "")):
+                db.execute("INSERT INTO windows VALUES (?, 'random', ?, ?, x'00')", (key, number, digest))
+        self.assertEqual(self.json(*words), fresh)
 
     def test_definitions(self):
         said = self.json("tokenize", "-m", TINY, TEXT)

@@ -76,18 +76,11 @@ class Processes(ProgramTest):
         listed = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [int(child) for child in listed]
 
-    def test_a_killed_process_leaves_a_run_to_go_on_from(self):
-        pairs, path = self.folder / "many.txt", self.folder / "scan.sqlite"
-        names = ["Tom", "Mia", "Lily", "Ben", "Sam", "Sue", "Max", "Anna", "Tim", "Jack", "Lucy", "Amy"]
-        places = ["sea", "tree", "house", "park", "door", "car", "lake", "farm", "school", "bed", "box", "fire", "hill", "road"]
-        lines = [f"One {day} [a:{a}] met [b:{b}] by the {place}. {{{b}|{a}}} gave it [q:to]" for a in names for b in names
-                 if a != b for place in places for day in ("day", "night", "time")]
-        pairs.write_text("\n".join(lines) + "\n")
-        words = ("scan", "-m", TINY, pairs, "-t", 1, "--json")
+    def kill_one(self, words, path, count):
+        """Runs on three processes and kills one of them as soon as `count` finds something. Returns what is kept then."""
         process = subprocess.Popen(["mpirun", "--oversubscribe", "-n", "3", MPI, *map(str, words), "--db", str(path)],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                    env=environment(**AS_ROOT))
-        count = "SELECT count(DISTINCT pair) FROM sentences"
         for _ in range(3000):
             time.sleep(0.01)
             try:
@@ -101,12 +94,35 @@ class Processes(ProgramTest):
         out, _ = process.communicate(timeout=60)
         self.assertNotEqual(process.returncode, 0)
         self.assertEqual(out, b"")
-        kept = self.rows(path, count)[0][0]
+        return self.rows(path, count)[0][0]
+
+    def test_a_killed_process_leaves_a_scan_to_go_on_from(self):
+        pairs, path = self.folder / "many.txt", self.folder / "scan.sqlite"
+        names = ["Tom", "Mia", "Lily", "Ben", "Sam", "Sue", "Max", "Anna", "Tim", "Jack", "Lucy", "Amy"]
+        places = ["sea", "tree", "house", "park", "door", "car", "lake", "farm", "school", "bed", "box", "fire", "hill", "road"]
+        lines = [f"One {day} [a:{a}] met [b:{b}] by the {place}. {{{b}|{a}}} gave it [q:to]" for a in names for b in names
+                 if a != b for place in places for day in ("day", "night", "time")]
+        pairs.write_text("\n".join(lines) + "\n")
+        words = ("scan", "-m", TINY, pairs, "-t", 1, "--json")
+        kept = self.kill_one(words, path, "SELECT count(DISTINCT pair) FROM sentences")
         self.assertTrue(0 < kept < len(lines), kept)
         result = json.loads(self.on(2, *words, "--db", path))
         self.assertEqual(result["n_loaded"], kept)
         alone = json.loads(self.good(*words))
         self.assertEqual(result["heads"], alone["heads"])
+
+    def test_a_killed_process_leaves_a_detection_to_go_on_from(self):
+        text, path = self.folder / "text.txt", self.folder / "heads.sqlite"
+        text.write_text("".join(f"Day {i}. {line}\n" for i in range(200) for line in PAIRS.read_text().split("\n")))
+        words = ("detect", "-m", TINY, text, "-t", 1, "--json", "--windows", 1200)
+        kept = self.kill_one(words, path, "SELECT count(*) FROM windows")
+        self.assertTrue(0 < kept < 1220, kept)
+        result = json.loads(self.on(2, *words, "--db", path))
+        self.assertEqual(result.pop("n_loaded"), kept)
+        alone = json.loads(self.good(*words))
+        alone.pop("n_loaded")
+        self.assertEqual(result, alone)
+        self.assertEqual(self.rows(path, "SELECT count(*) FROM windows"), [(0,)])
 
     def test_detect(self):
         text = self.folder / "text.txt"
