@@ -95,7 +95,8 @@ static const char *read_ioi(const reader *r, const record *rec, hsc_wording *out
         return "the first two of \"name_spans\" are not inside the prompt";
     if (!read_span(json_object_get(rec->object, "s2_span"), out->n_text, &out->swap))
         return "\"s2_span\" is null, or not inside the prompt";
-    const char *last = out->n_text ? strrchr(out->text, ' ') : NULL;
+    if (!out->text) return NULL; /* the caller sees that memory ran out */
+    const char *last = strrchr(out->text, ' ');
     out->query = (hsc_span){last ? (size_t)(last - out->text) + 1 : 0, out->n_text};
     if (out->query.start == out->query.end) return "the prompt ends in a blank";
     return NULL;
@@ -136,21 +137,22 @@ static const char *ioi_template(const reader *r, const hsc_wording *w)
     return out;
 }
 
-/* "wgender-17-female-p" -> "17"; twins have two numbers, the lower one counts. */
-static const char *winogender_template(const reader *r, const record *x, const record *y)
+/* "wgender-17-female-p" -> "17"; twins have two numbers, the lower one counts. `id` is what a pair without numbers is
+ * called. */
+static const char *winogender_template(const reader *r, const record *x, const record *y, const char *id)
 {
     char *end, text[32];
     long n[2];
     for (int i = 0; i < 2; i++) {
-        const char *id = i ? y->id : x->id, *dash = strchr(id, '-');
+        const char *dash = strchr(i ? y->id : x->id, '-');
         n[i] = dash ? strtol(dash + 1, &end, 10) : -1;
-        if (n[i] < 0 || end == dash + 1) return x->id;
+        if (n[i] < 0 || end == dash + 1) return id;
     }
     int length = snprintf(text, sizeof text, "%06ld", n[0] < n[1] ? n[0] : n[1]);
     return hsc__pairs_text(r->pairs, text, (size_t)length);
 }
 
-/* The cluster that the line's fields say, or NULL with *why; never both. */
+/* The cluster that the line's fields say. */
 static hsc_status name_cluster(const reader *r, const record *x, const record *y, hsc_pair *pair, hsc_error *err)
 {
     const json_t *value = r->cluster_field ? json_object_get(x->object, r->cluster_field) : NULL;
@@ -167,7 +169,7 @@ static hsc_status name_cluster(const reader *r, const record *x, const record *y
     } else if (json_object_get(x->object, "name_spans")) {
         pair->cluster = ioi_template(r, &pair->wording[0]);
     } else {
-        pair->cluster = set && strcmp(set, "winogender") == 0 ? winogender_template(r, x, y) : pair->id;
+        pair->cluster = set && strcmp(set, "winogender") == 0 ? winogender_template(r, x, y, pair->id) : pair->id;
     }
     return pair->cluster ? HSC_OK : hsc__fail_memory(err, 64, "a cluster's name");
 }

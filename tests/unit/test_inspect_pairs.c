@@ -192,6 +192,22 @@ static void test_cluster_field(void **unused)
     hsc_pairs_free(pairs);
 }
 
+/* Twins of winogender whose ids have no number are a cluster by themselves. */
+static void test_winogender_clusters(void **unused)
+{
+    (void)unused;
+#define WINO SPAN ", \"set\": \"winogender\""
+    static const char text[] = TWIN("w-7-p", "w-3-p", 0, "The and the dog: it was wide.", WINO)
+        TWIN("w-3-p", "w-7-p", 1, "The and the dog: it was tired.", WINO)
+            TWIN("plain", "other", 0, "The and the dog: it was wide.", WINO)
+                TWIN("other", "plain", 1, "The and the dog: it was tired.", WINO);
+    hsc_pairs *pairs = parse(text);
+    assert_int_equal(hsc_pairs_count(pairs), 2);
+    assert_string_equal(hsc_pairs_get(pairs, 0)->cluster, "plain");
+    assert_string_equal(hsc_pairs_get(pairs, 1)->cluster, "000003");
+    hsc_pairs_free(pairs);
+}
+
 /* T = 6: j = 2, k = 4, and the token at T + j = 8 is the query. */
 static void test_repeated_ids(void **unused)
 {
@@ -250,6 +266,22 @@ static void test_data(void **unused)
     count_file("ioi_500_pairs.jsonl", 500, 15);
 }
 
+/* Every allocation fails in turn; nothing may be held afterwards. */
+static void run_out_of_memory(const char *text)
+{
+    for (long k = 1;; k++) {
+        failing_alloc a;
+        hsc_pairs *pairs;
+        failing_alloc_install(&a, k);
+        hsc_status status = hsc_pairs_parse(&pairs, "f", text, strlen(text), NULL, NULL);
+        hsc_pairs_free(pairs);
+        assert_int_equal(a.held, 0);
+        failing_alloc_remove();
+        if (status == HSC_OK) break;
+        assert_int_equal(status, HSC_ENOMEM);
+    }
+}
+
 static void test_out_of_memory(void **unused)
 {
     (void)unused;
@@ -257,19 +289,20 @@ static void test_out_of_memory(void **unused)
         "[a:x] [b:y] {u|v}\n[a:x] [b:y]\n",
         TWIN("a", "b", 0, "The and the dog: it was wide.", SPAN) TWIN("b", "a", 1, "The and the dog: it was.", SPAN),
         "{\"id\": \"r\", \"T\": 6, \"ids\": [9, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6]}\n"};
-    for (int t = 0; t < 3; t++) {
-        for (long k = 1;; k++) {
-            failing_alloc a;
-            hsc_pairs *pairs;
-            failing_alloc_install(&a, k);
-            hsc_status status = hsc_pairs_parse(&pairs, "f", texts[t], strlen(texts[t]), NULL, NULL);
-            hsc_pairs_free(pairs);
-            assert_int_equal(a.held, 0);
-            failing_alloc_remove();
-            if (status == HSC_OK) break;
-            assert_int_equal(status, HSC_ENOMEM);
-        }
-    }
+    for (int t = 0; t < 3; t++) run_out_of_memory(texts[t]);
+    /* Prompts that do not fit what is left of the list's memory, so that their copies are allocations of their own. */
+    enum { BLANKS = 70000 };
+    char *ioi = malloc(2 * (BLANKS + 200));
+    size_t n = 0;
+    assert_non_null(ioi);
+    for (int i = 0; i < 2; i++)
+        n +=
+            (size_t)sprintf(ioi + n,
+                            "{\"id\": \"%d\", \"twin\": \"%d\", \"io\": \"%s\", \"prompt\": \"Ann and Bob: %s%*s to\", "
+                            "\"name_spans\": [[0, 3], [8, 11]], \"s2_span\": [13, 16]}\n",
+                            i, 1 - i, i ? "Bob" : "Ann", i ? "Ann" : "Bob", BLANKS, "");
+    run_out_of_memory(ioi);
+    free(ioi);
 }
 
 int main(void)
@@ -279,7 +312,7 @@ int main(void)
         cmocka_unit_test(test_twins),         cmocka_unit_test(test_twins_skipped),
         cmocka_unit_test(test_jsonl_refused), cmocka_unit_test(test_cluster_field),
         cmocka_unit_test(test_repeated_ids),  cmocka_unit_test(test_data),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_winogender_clusters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
