@@ -575,6 +575,8 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_session_activation(const hsc_session *sess
 /*
  * What a row of attention says, taken while it is hot, in O(n) memory and exact: X(id, name, shape, meaning). The
  * weights are those that make z, after any edit. A row that sees nothing has 0 everywhere.
+ * What is made of a weight that is NaN is NaN too. "received" is also NaN for a key that an edit gave a weight larger
+ * than 4096 or than 2^22 / n_query.
  * Distance bins: bin 0 is the token itself, bin b holds the weight on keys 2^(b-1) .. 2^b - 1 away (on either side).
  */
 #define HSC_STAT_LIST(X)                                                                                               \

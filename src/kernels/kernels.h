@@ -21,8 +21,19 @@ enum {
     HSC__K_CHUNK = 256, /* k values summed before a partial sum is put aside; a multiple of every quantised block */
     HSC__MAX_NR = 32,   /* the widest panel of any instruction set */
     HSC__MAXIMA = 64,   /* parts of a row that row_maxima looks at */
-    HSC__RECEIVED_BITS = 38, /* a weight of 1 is 2^38: 2^25 queries fit, and one is kept to 2e-12 */
+    HSC__RECEIVED_BITS = 38, /* a weight of 1 is 2^38, so that it is kept to 2e-12 */
 };
+
+/* What row_received adds up to where a weight was no number, or too large. It stays what it is, to hsc__received_nan,
+ * when weights that together are at most HSC__RECEIVED_MOST are added. */
+#define HSC__RECEIVED_NAN (-((int64_t)1 << 62))
+/* What the weights that a key gets may sum to, but for rounding: 2^60 units, so that nothing overflows. */
+#define HSC__RECEIVED_MOST ((float)((int64_t)1 << (60 - HSC__RECEIVED_BITS)))
+
+static inline bool hsc__received_nan(int64_t units)
+{
+    return units < -((int64_t)1 << 61);
+}
 
 /* How gemm treats what y holds. */
 typedef enum {
@@ -130,6 +141,8 @@ static inline size_t hsc__q8_group_bytes(int nr)
  * p[j + HSC__MAXIMA], p[j + 2 HSC__MAXIMA], ...; n >= HSC__MAXIMA.
  *
  * row_received: acc[i] += p[i] in units of 2^-HSC__RECEIVED_BITS, rounded: integer sums are the same in any order.
+ *   acc[i] = HSC__RECEIVED_NAN where |p[i]| > most or p[i] is NaN. most is at most HSC__RECEIVED_MOST / (rows that are
+ *   added) and 2^12.
  */
 #define HSC_KERNEL_LIST(X)                                                                                             \
     X(dequantise, void, (hsc_dtype dtype, const void *src, int64_t n, float *dst))                                     \
@@ -178,7 +191,7 @@ static inline size_t hsc__q8_group_bytes(int nr)
     X(row_entropy, float, (const float *p, int n))                                                                     \
     X(row_above, int, (const float *p, int from, int n, float threshold))                                              \
     X(row_maxima, void, (const float *p, int n, float *out))                                                           \
-    X(row_received, void, (const float *p, int n, int64_t *acc))
+    X(row_received, void, (const float *p, int n, float most, int64_t *acc))
 
 typedef struct hsc__kernels {
     const char *name;   /* "ref", "avx2", "avx512", "neon" */

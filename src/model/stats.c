@@ -213,6 +213,14 @@ static size_t row_index(const hsc_session *s, const hsc__piece *p, int head, int
     return heads * (size_t)q->row + (size_t)head * (size_t)q->n_query + (size_t)(p->batch_query + query);
 }
 
+/* The largest weight that fits: as many as there are queries must not overflow. Softmax gives at most 1, edits
+ * anything.
+ */
+static float most_received(int n_query)
+{
+    return fminf(1 << 12, HSC__RECEIVED_MOST / (float)n_query);
+}
+
 void hsc__stats_row(hsc_session *s, int layer, int worker, int piece, int head, int query, int start, int low, int high,
                     const float *row)
 {
@@ -234,7 +242,7 @@ void hsc__stats_row(hsc_session *s, int layer, int worker, int piece, int head, 
                  l->topk_keys + at * (size_t)t->top_k);
     if (collects(t, HSC_STAT_RECEIVED)) {
         size_t key = q->keys * (size_t)s->desc->config.n_heads + (size_t)head * (size_t)hsc__batch_n_key(q);
-        s->exec.kernels->row_received(row + low, high - low,
+        s->exec.kernels->row_received(row + low, high - low, most_received(q->n_query),
                                       t->partial + (size_t)worker * t->partial_worker + key + (size_t)low);
     }
 }
@@ -258,6 +266,11 @@ void hsc__stats_layer_begin(hsc_session *s)
         memset(t->partial + (size_t)worker * t->partial_worker + first, 0, n * sizeof *t->partial);
 }
 
+static int64_t sum_received(int64_t a, int64_t b)
+{
+    return hsc__received_nan(a) || hsc__received_nan(b) ? HSC__RECEIVED_NAN : a + b;
+}
+
 static void add_received(hsc_session *s, int layer)
 {
     const hsc__stats *t = &s->stats;
@@ -265,7 +278,7 @@ static void add_received(hsc_session *s, int layer)
     int64_t *received = t->layers[layer].received + first;
     for (int worker = 0; worker < s->exec.n_threads; worker++) {
         const int64_t *partial = t->partial + (size_t)worker * t->partial_worker + first;
-        for (size_t i = 0; i < n; i++) received[i] += partial[i];
+        for (size_t i = 0; i < n; i++) received[i] = sum_received(received[i], partial[i]);
     }
 }
 
@@ -310,6 +323,7 @@ void hsc__stats_finish(hsc_session *s)
             int64_t units;
             memcpy(&units, place + k * sizeof units, sizeof units);
             float weight = (float)((double)units / (double)((int64_t)1 << HSC__RECEIVED_BITS));
+            if (hsc__received_nan(units)) weight = NAN;
             memcpy(place + k * sizeof weight, &weight, sizeof weight);
         }
         t->layers[i].arrays[HSC_STAT_RECEIVED] = (float *)(void *)place;

@@ -170,20 +170,36 @@ static void add_bias(const block *b, int head, int query, int low, int high, flo
     for (int k = far; k < high; k++) row[k] += bias[span];
 }
 
-/* What a mask that is not an interval hides inside [low, high), and a bias that depends on the distance. */
-static void mask_inside(const block *b, int r, int low, int high, float *row)
+/* What a bias adds that depends on the distance. */
+static void add_distance(const block *b, int r, int low, int high, float *row)
 {
     const hsc__attention *a = b->a;
     int head = head_of(b, r), query = b->seq->first + query_of(b, r);
     if (a->bias) add_bias(b, head, query, low, high, row);
     if (a->alibi)
         for (int k = low; k < high; k++) row[k] += a->alibi[head] * (float)(k - query);
-    if (a->sinks > 0 && a->window > 0)
-        for (int k = a->sinks; k <= query - a->window && k < high; k++) row[k] = -INFINITY;
+}
+
+/* row[key] = value for the keys that a mask which is not an interval hides inside [low, high). */
+static void hide(const block *b, int r, int low, int high, float value, float *row)
+{
+    const hsc__attention *a = b->a;
+    int query = b->seq->first + query_of(b, r);
+    if (a->sinks > 0 && a->window > 0) fill(row, a->sinks, min_int(query - a->window + 1, high), value);
     for (int k = low, end; a->allowed && k < high; k = end) {
         end = listed_run(a, k, high);
-        if (!allowed(b, query, k)) fill(row, k, end, -INFINITY);
+        if (!allowed(b, query, k)) fill(row, k, end, value);
     }
+}
+
+/* Softmax over [start, high), what lies below low being hidden. A score that is no number leaves none in the row, but
+ * what the row does not see stays 0. */
+static void soften(const block *b, int r, int start, int low, int high, float *row)
+{
+    b->k->softmax(row + start, high - start);
+    if (!isnan(row[start])) return;
+    fill(row, start, low, 0);
+    hide(b, r, low, high, 0, row);
 }
 
 /* Shows the block to a watcher, head by head. */
@@ -206,7 +222,8 @@ static int weights(const block *b)
         float *row = b->s + (size_t)r * b->stride;
         row_keys(b, r, &low, &high);
         b->k->scale_cap(row + low, high - low, a->scale, a->cap);
-        mask_inside(b, r, low, high, row);
+        add_distance(b, r, low, high, row);
+        hide(b, r, low, high, -INFINITY, row);
         fill(row, a->on_scores ? 0 : align_down(low), low, -INFINITY);
         if (a->on_scores) fill(row, high, n_key, -INFINITY);
     }
@@ -216,7 +233,7 @@ static int weights(const block *b)
         float *row = b->s + (size_t)r * b->stride;
         row_keys(b, r, &low, &high);
         int start = align_down(low);
-        b->k->softmax(row + start, high - start);
+        soften(b, r, start, low, high, row);
         if (a->on_pattern) {
             fill(row, 0, start, 0);
             fill(row, high, n_key, 0);

@@ -94,13 +94,39 @@ static void test_received(void **unused)
         float *p = random_weights(n);
         int64_t *a = calloc((size_t)n, sizeof *a), *b = calloc((size_t)n, sizeof *b);
         for (int times = 0; times < 3; times++) {
-            k->row_received(p, n, a);
-            hsc__kernels_ref()->row_received(p, n, b);
+            k->row_received(p, n, 1, a);
+            hsc__kernels_ref()->row_received(p, n, 1, b);
         }
         assert_memory_equal(a, b, (size_t)n * sizeof *a);
         free(a);
         free(b);
         free(p);
+    }
+}
+
+/* What is no number, or does not fit, is never taken back by the rows that follow. */
+static void test_received_odd(void **unused)
+{
+    (void)unused;
+    enum { N = 53, ROWS = 1024 };
+    const float most = HSC__RECEIVED_MOST / ROWS, odd[] = {NAN, INFINITY, -INFINITY, nextafterf(most, 5000), FLT_MAX};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        for (int at = 0; at < N; at++) {
+            int64_t acc[N] = {0}, ref[N] = {0};
+            float p[N];
+            for (int j = 0; j < N; j++) p[j] = j % 2 ? most : -most;
+            p[at] = odd[i];
+            hsc__kernels_get()->row_received(p, N, most, acc);
+            hsc__kernels_ref()->row_received(p, N, most, ref);
+            assert_memory_equal(acc, ref, sizeof acc);
+            p[at] = at % 3 ? most : -most;
+            for (int row = 1; row < ROWS; row++) hsc__kernels_get()->row_received(p, N, most, acc);
+            for (int j = 0; j < N; j++) {
+                int64_t sum = (int64_t)1 << 60; /* all that fits */
+                assert_int_equal(hsc__received_nan(acc[j]), j == at);
+                if (j != at) assert_true(acc[j] == (j % 2 ? sum : -sum));
+            }
+        }
     }
 }
 
@@ -127,7 +153,7 @@ static void test_quantise(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_and_entropy), cmocka_unit_test(test_above),
-                                       cmocka_unit_test(test_maxima), cmocka_unit_test(test_received),
-                                       cmocka_unit_test(test_quantise)};
+                                       cmocka_unit_test(test_maxima),           cmocka_unit_test(test_received),
+                                       cmocka_unit_test(test_received_odd),     cmocka_unit_test(test_quantise)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -274,6 +274,73 @@ static void test_heaviest_keys_of_long_rows(void **unused)
     tiny_remove(&t);
 }
 
+/* What is put into the row of a query of the last layer's head 1. */
+typedef struct {
+    hsc_site site;
+    int query, key;
+    float value;
+} odd_weight;
+
+static int put_odd(void *user, const hsc_block *b)
+{
+    const odd_weight *odd = user;
+    int r = odd->query - b->first_row;
+    if (b->head == 1 && r >= 0 && r < b->n_rows) b->data[(size_t)r * b->stride + (size_t)odd->key] = odd->value;
+    return 0;
+}
+
+/* received of the last layer, [3][N], of a pass in which the odd weight is put in, if any. */
+static void received_with(const hsc_model *m, hsc_session_options o, odd_weight *odd, float *out)
+{
+    hsc_session *s;
+    hsc_view v;
+    assert_int_equal(hsc_session_new(&s, m, &o, NULL), HSC_OK);
+    if (odd)
+        assert_int_equal(hsc_session_observe(s, &(hsc_observer){odd->site, TINY_LAYERS - 1, put_odd, odd}, NULL),
+                         HSC_OK);
+    assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = -1}, NULL), HSC_OK);
+    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = N}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_stat(s, HSC_STAT_RECEIVED, TINY_LAYERS - 1, 0, &v, NULL), HSC_OK);
+    memcpy(out, v.data, 3 * N * sizeof *out);
+    hsc_session_free(s);
+}
+
+/* A key that got a weight which is no number, or does not fit, has received no number; every other key, those that
+ * the row does not see among them, what it has received without. */
+static void test_odd_weights(void **unused)
+{
+    (void)unused;
+    static odd_weight cases[] = {{HSC_PATTERN, 20, 3, NAN},      {HSC_PATTERN, 69, 69, -NAN},
+                                 {HSC_PATTERN, 30, 0, INFINITY}, {HSC_PATTERN, 40, 7, 4097},
+                                 {HSC_PATTERN, 40, 7, -1e30F},   {HSC_ATTN_SCORES, 33, 2, NAN},
+                                 {HSC_ATTN_SCORES, 69, 1, NAN},  {HSC_ATTN_SCORES, 50, 49, INFINITY}};
+    static const hsc_mask masks[] = {{0}, {.window = 6, .sinks = 3}};
+    static const hsc_session_options options[] = {{.n_threads = 1}, {.n_threads = 3, .chunk = 7}};
+    tiny_model t;
+    hsc_model *m;
+    tiny_gpt2(&t);
+    assert_int_equal(hsc_model_open(&m, t.dir, NULL, NULL), HSC_OK);
+    for (int i = 0; i < N; i++) ids[i] = (i * i * 17 + 3 * i + 1) % TINY_VOCAB;
+    for (size_t i = 0; i < 4 * sizeof cases / sizeof *cases; i++) {
+        odd_weight *odd = &cases[i / 4];
+        float plain[3 * N], got[3 * N];
+        hsc_session_options o = options[i % 2];
+        o.mask = masks[i / 2 % 2];
+        received_with(m, o, NULL, plain);
+        received_with(m, o, odd, got);
+        for (int k = 0; k < N; k++) {
+            bool seen = k <= odd->query && (!o.mask.window || k < 3 || k > odd->query - 6);
+            if (odd->site == HSC_ATTN_SCORES ? seen : k == odd->key) {
+                assert_true(isnan(got[N + k]));
+                got[N + k] = plain[N + k];
+            }
+        }
+        assert_memory_equal(plain, got, sizeof got);
+    }
+    hsc_model_close(m);
+    tiny_remove(&t);
+}
+
 static void test_options(void **unused)
 {
     (void)unused;
@@ -303,6 +370,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama),
                                        cmocka_unit_test(test_heaviest_keys_of_long_rows),
-                                       cmocka_unit_test(test_options)};
+                                       cmocka_unit_test(test_odd_weights), cmocka_unit_test(test_options)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

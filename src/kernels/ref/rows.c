@@ -120,7 +120,10 @@ void hsc__ref_row_maxima(const float *p, int n, float *out)
         if (p[i] > out[i % HSC__MAXIMA]) out[i % HSC__MAXIMA] = p[i];
 }
 
-void hsc__ref_row_received(const float *p, int n, int64_t *acc)
+void hsc__ref_row_received(const float *p, int n, float most, int64_t *acc)
 {
-    for (int i = 0; i < n; i++) acc[i] += llrintf(p[i] * (float)((int64_t)1 << HSC__RECEIVED_BITS));
+    for (int i = 0; i < n; i++) {
+        if (fabsf(p[i]) <= most) acc[i] += llrintf(p[i] * (float)((int64_t)1 << HSC__RECEIVED_BITS));
+        else acc[i] = HSC__RECEIVED_NAN;
+    }
 }

@@ -5,16 +5,16 @@
 #include "kernels/simd/isa.h"
 
 /* Rounds in double precision, where the units end once 1.5 * 2^52 is added; a loop that compilers make vectors of. */
-void KERNEL(row_received)(const float *p, int n, int64_t *acc)
+void KERNEL(row_received)(const float *p, int n, float most, int64_t *acc)
 {
-    const double unit = (double)((int64_t)1 << HSC__RECEIVED_BITS), units_end = 0x1.8p52;
+    const double unit = (double)((int64_t)1 << HSC__RECEIVED_BITS), units_end = 0x1.8p52, limit = (double)most;
     int64_t base;
     memcpy(&base, &units_end, sizeof base);
     for (int i = 0; i < n; i++) {
         double moved = p[i] * unit + units_end;
         int64_t bits;
         memcpy(&bits, &moved, sizeof bits);
-        acc[i] += bits - base;
+        acc[i] = fabs((double)p[i]) <= limit ? acc[i] + (bits - base) : HSC__RECEIVED_NAN;
     }
 }
 
