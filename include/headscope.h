@@ -628,8 +628,8 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_session_collect(hsc_session *session, cons
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_stat(const hsc_session *session, hsc_stat stat, int layer, int seq,
                                                    hsc_view *out, hsc_error *err);
 
-/* The keys that belong to HSC_STAT_TOPK, [n_heads][n_query][k]: positions, -1 where a row has fewer than k keys (the
- * weight is then 0). Ties go to the lower position; keys that sinks or a block list hide come last, with weight 0. */
+/* The keys that belong to HSC_STAT_TOPK, [n_heads][n_query][k]: positions, -1 where a row has fewer than k keys of a
+ * weight above 0 (the weight is then 0, or NaN in a row that holds NaN). Ties go to the lower position. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_topk_keys(const hsc_session *session, int layer, int seq,
                                                         const int32_t **out, hsc_error *err);
 

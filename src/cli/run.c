@@ -69,7 +69,7 @@ static const hsc__command command = {
         "[n_heads][n_query] (weight on the first token, the token itself, the one before); stats.distance.4 "
         "[n_heads][n_query][bins] (bin 0 is the token itself, bin b the keys 2^(b-1) to 2^b - 1 away); "
         "stats.received.4 [n_heads][n_key] (weight that a key gets from all queries); stats.topk_key.4 (int32; -1 "
-        "where a row has fewer keys) and stats.topk_weight.4 [n_heads][n_query][k], heaviest first.",
+        "where fewer keys have weight) and stats.topk_weight.4 [n_heads][n_query][k], heaviest first.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope run -m gpt2 --text \"The animal is tired\" --sites pattern -o a.safetensors\n"

@@ -162,32 +162,35 @@ static void distances(const hsc_session *s, int position, int low, int high, con
 }
 
 /* A weight that at least k of the row's n keys reach, so that lighter ones need no look: the k-th largest of the maxima
- * of disjoint parts, of which twice as many as k bound it nearly as well as more. A short row has none. */
+ * of disjoint parts, of which twice as many as k bound it nearly as well as more. 0 for a short row, and where parts
+ * hold no number. */
 static float reached_by(const hsc__kernels *kernels, const float *row, int n, int k)
 {
     float maxima[HSC__MAXIMA], best[MAX_TOP_K];
     int n_parts = HSC__MAXIMA;
-    if (n < 4 * HSC__MAXIMA) return -1;
+    if (n < 4 * HSC__MAXIMA) return 0;
     kernels->row_maxima(row, n, maxima);
     for (; n_parts >= 4 * k; n_parts /= 2) {
         const float *half = maxima + n_parts / 2;
         for (int i = 0; i < n_parts / 2; i++) maxima[i] = half[i] > maxima[i] ? half[i] : maxima[i];
     }
     for (int i = 0; i < n_parts; i++) {
+        float most = fmaxf(maxima[i], 0);
         int at = i < k ? i : k;
-        for (; at > 0 && maxima[i] > best[at - 1]; at--)
+        for (; at > 0 && most > best[at - 1]; at--)
             if (at < k) best[at] = best[at - 1];
-        if (at < k) best[at] = maxima[i];
+        if (at < k) best[at] = most;
     }
     return best[k - 1];
 }
 
-/* The k heaviest keys by insertion: a row is scanned for what beats the lightest kept, which soon is rare. */
+/* The k heaviest keys by insertion: a row is scanned for what beats the lightest kept, which soon is rare. Keys without
+ * weight, hidden ones among them, are not listed. What is left over is 0, or NaN where the row holds one. */
 static void top_keys(const hsc_session *s, int low, int high, const float *row, float *weights, int32_t *keys)
 {
     const hsc__kernels *kernels = s->exec.kernels;
     int k = s->stats.top_k, n = 0;
-    float above = nextafterf(reached_by(kernels, row + low, high - low, k), -1);
+    float above = nextafterf(reached_by(kernels, row + low, high - low, k), 0);
     for (int i = kernels->row_above(row, low, high, above); i < high; i = kernels->row_above(row, i + 1, high, above)) {
         int at = n < k ? n++ : k - 1;
         for (; at > 0 && row[i] > weights[at - 1]; at--) { /* equal weights: the lower position stays in front */
@@ -198,8 +201,9 @@ static void top_keys(const hsc_session *s, int low, int high, const float *row, 
         keys[at] = i;
         if (n == k) above = weights[k - 1];
     }
+    float rest = n < k && isnan(kernels->row_sum(row + low, high - low)) ? NAN : 0;
     for (; n < k; n++) {
-        weights[n] = 0;
+        weights[n] = rest;
         keys[n] = -1;
     }
 }

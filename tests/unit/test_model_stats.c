@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { N = 70, TOP = 5 };
+enum { N = 70, TOP = 5, LONG = 650 };
 
 static hsc_token ids[N];
 
@@ -233,43 +233,52 @@ static void test_llama(void **unused)
 /* The list is in order, each weight is its key's, and no key that is left out should stand before the last. */
 static void check_heaviest(const float *row, int n, int k, const float *weights, const int32_t *keys)
 {
-    int last = n < k ? n - 1 : k - 1, before = 0;
+    int seen = 0, before = 0;
+    for (int j = 0; j < n; j++) seen += row[j] > 0;
+    int last = seen < k ? seen - 1 : k - 1;
     for (int i = 0; i <= last; i++) {
         assert_in_range(keys[i], 0, n - 1);
         assert_true(weights[i] == row[keys[i]]);
         assert_true(i == 0 || weights[i] < weights[i - 1] || (weights[i] == weights[i - 1] && keys[i] > keys[i - 1]));
     }
-    for (int j = 0; j < n; j++) before += row[j] > weights[last] || (row[j] == weights[last] && j < keys[last]);
-    assert_int_equal(before, last);
+    for (int j = 0; j < n && last >= 0; j++)
+        before += row[j] > weights[last] || (row[j] == weights[last] && j < keys[last]);
+    assert_int_equal(before, last < 0 ? 0 : last);
     for (int i = last + 1; i < k; i++) assert_true(keys[i] == -1 && weights[i] == 0);
 }
 
-/* Rows long enough for the search that skips light keys. */
-static void test_heaviest_keys_of_long_rows(void **unused)
+/* The lists of rows long enough for the search that skips light keys. */
+static void check_long_rows(const hsc_model *m, const hsc_mask *mask, int k)
 {
-    enum { LONG = 650, MOST = 64 };
     static hsc_token many[LONG];
-    (void)unused;
-    tiny_model t;
-    hsc_model *m;
     hsc_session *s;
     hsc_view p, w;
     const int32_t *keys;
+    for (int i = 0; i < LONG; i++) many[i] = (i * i * 31 + 7 * i + 2) % TINY_VOCAB;
+    assert_int_equal(hsc_session_new(&s, m, &(hsc_session_options){.mask = *mask}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_record(s, &(hsc_record){HSC_PATTERN, -1, -1, -1}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = -1, .top_k = k}, NULL), HSC_OK);
+    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = many, .n_tokens = LONG}, NULL), HSC_OK);
+    assert_int_equal(hsc_session_activation(s, HSC_PATTERN, 0, 0, &p, NULL), HSC_OK);
+    assert_int_equal(hsc_session_stat(s, HSC_STAT_TOPK, 0, 0, &w, NULL), HSC_OK);
+    assert_int_equal(hsc_session_topk_keys(s, 0, 0, &keys, NULL), HSC_OK);
+    for (int row = 0; row < 2 * LONG; row++)
+        check_heaviest(p.data + (size_t)row * LONG, row % LONG + 1, k, w.data + row * k, keys + row * k);
+    hsc_session_free(s);
+}
+
+/* Where a mask hides keys, a block list all keys of some rows, fewer than k are left. */
+static void test_heaviest_keys_of_long_rows(void **unused)
+{
+    (void)unused;
+    static const unsigned char allowed[16] = {1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 1, 1, 0, 1};
+    static const hsc_mask masks[] = {{0}, {.window = 9, .sinks = 2}, {.allowed = allowed, .block = 163, .n_blocks = 4}};
+    tiny_model t;
+    hsc_model *m;
     tiny_llama_of(&t, (tiny_shape){32, 2, 1, 16, 48, 1, LONG, true});
     assert_int_equal(hsc_model_open(&m, t.dir, NULL, NULL), HSC_OK);
-    for (int i = 0; i < LONG; i++) many[i] = (i * i * 31 + 7 * i + 2) % TINY_VOCAB;
-    for (int k = 1; k <= MOST; k += 21) {
-        assert_int_equal(hsc_session_new(&s, m, NULL, NULL), HSC_OK);
-        assert_int_equal(hsc_session_record(s, &(hsc_record){HSC_PATTERN, -1, -1, -1}, NULL), HSC_OK);
-        assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = -1, .top_k = k}, NULL), HSC_OK);
-        assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = many, .n_tokens = LONG}, NULL), HSC_OK);
-        assert_int_equal(hsc_session_activation(s, HSC_PATTERN, 0, 0, &p, NULL), HSC_OK);
-        assert_int_equal(hsc_session_stat(s, HSC_STAT_TOPK, 0, 0, &w, NULL), HSC_OK);
-        assert_int_equal(hsc_session_topk_keys(s, 0, 0, &keys, NULL), HSC_OK);
-        for (int row = 0; row < 2 * LONG; row++)
-            check_heaviest(p.data + (size_t)row * LONG, row % LONG + 1, k, w.data + row * k, keys + row * k);
-        hsc_session_free(s);
-    }
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++)
+        for (int k = 1; k <= 64; k += 21) check_long_rows(m, &masks[i], k);
     hsc_model_close(m);
     tiny_remove(&t);
 }
@@ -289,6 +298,16 @@ static int put_odd(void *user, const hsc_block *b)
     return 0;
 }
 
+/* The row of that query and head is all NaN, so no key is the heaviest. */
+static void check_no_number(const hsc_session *s, int query)
+{
+    int64_t k;
+    const float *weights = stat(s, HSC_STAT_TOPK, TINY_LAYERS - 1, &k);
+    const int32_t *keys;
+    assert_int_equal(hsc_session_topk_keys(s, TINY_LAYERS - 1, 0, &keys, NULL), HSC_OK);
+    for (int64_t i = (N + query) * k; i < (N + query + 1) * k; i++) assert_true(keys[i] == -1 && isnan(weights[i]));
+}
+
 /* received of the last layer, [3][N], of a pass in which the odd weight is put in, if any. */
 static void received_with(const hsc_model *m, hsc_session_options o, odd_weight *odd, float *out)
 {
@@ -302,6 +321,7 @@ static void received_with(const hsc_model *m, hsc_session_options o, odd_weight 
     assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = N}, NULL), HSC_OK);
     assert_int_equal(hsc_session_stat(s, HSC_STAT_RECEIVED, TINY_LAYERS - 1, 0, &v, NULL), HSC_OK);
     memcpy(out, v.data, 3 * N * sizeof *out);
+    if (odd && odd->site == HSC_ATTN_SCORES) check_no_number(s, odd->query);
     hsc_session_free(s);
 }
 
