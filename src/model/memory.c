@@ -3,6 +3,11 @@
 
 #include "base/parallel.h"
 
+static uint64_t threads_of(const hsc_session_options *o)
+{
+    return (uint64_t)(o->n_threads ? o->n_threads : hsc__default_threads());
+}
+
 static uint64_t tensor_bytes(const hsc_model *m)
 {
     uint64_t total = 0;
@@ -32,8 +37,8 @@ static uint64_t activation_bytes(const hsc__desc *desc, const hsc__desc *reader,
                                  int n_tokens, int max_rows)
 {
     const hsc_config *c = &desc->config;
-    uint64_t threads = (uint64_t)(o->n_threads ? o->n_threads : hsc__default_threads());
-    uint64_t floats = hsc__arena_floats(desc, reader, max_rows) + threads * hsc__scratch_floats(c, max_rows, n_tokens);
+    uint64_t floats =
+        hsc__arena_floats(desc, reader, max_rows) + threads_of(o) * hsc__scratch_floats(c, max_rows, n_tokens);
     floats += rope_floats(desc, n_tokens);
     uint64_t converted = o->compute == HSC_COMPUTE_F32 ? 0 : 2 * (uint64_t)max_rows * (uint64_t)hsc__widest_input(c);
     return floats * sizeof(float) + converted;
@@ -52,12 +57,13 @@ static void add_encoder(const hsc__desc *desc, const hsc_session_options *o, int
     out->activations += activation_bytes(encoder, desc, o, n_tokens, max_rows);
 }
 
-/* All statistics with the default number of keys: four figures, the bins, and two numbers a key of each row. */
-static uint64_t stats_bytes(const hsc_config *c, int n_tokens)
+/* All statistics with the default number of keys: four figures, the bins, and two numbers a key of each row; and what a
+ * key received, in every layer and, of the layer that runs, by every thread. */
+static uint64_t stats_bytes(const hsc_config *c, const hsc_session_options *o, int n_tokens)
 {
-    uint64_t bins = 1, rows = (uint64_t)n_tokens * (uint64_t)c->n_heads * (uint64_t)c->n_layers;
+    uint64_t bins = 1, rows = (uint64_t)n_tokens * (uint64_t)c->n_heads, layers = (uint64_t)c->n_layers;
     while ((1 << (bins - 1)) < n_tokens) bins++;
-    return rows * (4 + bins + 2 * 8 + 2) * sizeof(float);
+    return rows * (layers * (4 + bins + 2 * 8) * sizeof(float) + (layers + threads_of(o)) * sizeof(int64_t));
 }
 
 hsc_status hsc_model_memory(const hsc_model *m, const hsc_session_options *options, int n_tokens, hsc_memory *out,
@@ -78,7 +84,7 @@ hsc_status hsc_model_memory(const hsc_model *m, const hsc_session_options *optio
                         .activations = activation_bytes(&m->desc, NULL, o, n_tokens, max_rows),
                         .logits = (uint64_t)c->d_vocab * sizeof(float),
                         .patterns = square * (uint64_t)c->n_heads * (uint64_t)c->n_layers * sizeof(float),
-                        .stats = stats_bytes(c, n_tokens)};
+                        .stats = stats_bytes(c, o, n_tokens)};
     add_encoder(&m->desc, o, n_tokens, out);
     out->total = out->weights + out->cache + out->activations + out->logits;
     return HSC_OK;

@@ -52,6 +52,7 @@ typedef struct hsc__stat_layer {
     size_t capacity;
     float *arrays[HSC_N_STATS]; /* NULL: not collected */
     int32_t *topk_keys;
+    size_t topk_capacity;
     int64_t *received; /* [n_heads][n_key] a sequence; turned into arrays[HSC_STAT_RECEIVED] at the end of the pass */
     size_t received_capacity;
 } hsc__stat_layer;

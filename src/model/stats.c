@@ -96,14 +96,10 @@ static hsc__stat_layer *rows_of(hsc__stats *t, int layer)
 
 static hsc_status prepare_rows(const hsc__stats *t, hsc__stat_layer *l, size_t rows, hsc_error *err)
 {
-    size_t total = 0, had = l->capacity;
+    size_t total = 0;
     for (int i = 0; i < HSC_N_STATS; i++) total += rows * row_floats(t, (hsc_stat)i);
     HSC_TRY(reserve(&l->floats, &l->capacity, total, sizeof *l->floats, err));
-    if (collects(t, HSC_STAT_TOPK) && (l->capacity != had || !l->topk_keys)) {
-        hsc__free(l->topk_keys);
-        l->topk_keys = hsc__calloc(l->capacity, sizeof *l->topk_keys); /* no more than the floats have of weights */
-        if (!l->topk_keys) return hsc__fail_memory(err, l->capacity * sizeof *l->topk_keys, "statistics");
-    }
+    HSC_TRY(reserve(&l->topk_keys, &l->topk_capacity, rows * row_floats(t, HSC_STAT_TOPK), sizeof *l->topk_keys, err));
     float *next = l->floats;
     for (int i = 0; i < HSC_N_STATS; i++) {
         size_t n = rows * row_floats(t, (hsc_stat)i);

@@ -57,8 +57,58 @@ static void test_forecast(void **unused)
     tiny_remove(&t);
 }
 
+static void *count_new(void *user, size_t n_bytes)
+{
+    *(size_t *)user += n_bytes;
+    return malloc(n_bytes);
+}
+
+static void *count_resize(void *user, void *ptr, size_t n_bytes)
+{
+    *(size_t *)user += n_bytes;
+    return realloc(ptr, n_bytes);
+}
+
+static void count_free(void *user, void *ptr)
+{
+    (void)user;
+    free(ptr);
+}
+
+/* What a session takes for statistics, of which it touches all; many threads, so that what each of them keeps counts.
+ */
+static void test_statistics(void **unused)
+{
+    (void)unused;
+    enum { N = 300 };
+    tiny_model t;
+    hsc_model *m;
+    hsc_session *s;
+    hsc_memory memory;
+    size_t taken = 0;
+    static hsc_token ids[N];
+    tiny_llama_of(&t, (tiny_shape){64, 4, 4, 16, 64, 2, 512, true});
+    hsc_set_allocator(&(hsc_allocator){count_new, count_resize, count_free, &taken});
+    assert_int_equal(hsc_model_open(&m, t.dir, NULL, NULL), HSC_OK);
+    for (int i = 0; i < N; i++) ids[i] = i % TINY_VOCAB;
+    hsc_session_options o = {.n_threads = 9, .max_tokens = N};
+    assert_int_equal(hsc_model_memory(m, &o, N, &memory, NULL), HSC_OK);
+    assert_int_equal(hsc_session_new(&s, m, &o, NULL), HSC_OK);
+    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = N}, NULL), HSC_OK);
+    hsc_session_reset(s);
+    taken = 0;
+    assert_int_equal(hsc_session_collect(s, &(hsc_stats_options){.layer = -1}, NULL), HSC_OK);
+    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = N}, NULL), HSC_OK);
+    double forecast = (double)memory.stats, grown = (double)taken;
+    if (grown < 0.97 * forecast || grown > 1.03 * forecast) fail_msg("took %.0f, forecast %.0f", grown, forecast);
+    hsc_session_free(s);
+    hsc_model_close(m);
+    hsc_set_allocator(NULL);
+    tiny_remove(&t);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forecast)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forecast), cmocka_unit_test(test_statistics)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
