@@ -24,8 +24,8 @@
 #endif
 
 enum {
-    MAX_MEMBERS = 1023,
-    SPINS = 2000, /* looks before a thread sleeps: tens of microseconds */
+    MAX_MEMBERS = 1023, /* with the caller no more than the gate has place for */
+    SPINS = 2000,       /* looks before a thread sleeps: tens of microseconds */
 };
 
 typedef struct team team;
@@ -235,6 +235,7 @@ static void add_members(team *t, int n_members)
 void hsc__parallel_for(int n_threads, size_t n_tasks, hsc__task_fn fn, void *context)
 {
     if (n_threads > 0 && n_tasks < (size_t)n_threads) n_threads = (int)n_tasks;
+    if (n_threads > MAX_MEMBERS + 1) n_threads = MAX_MEMBERS + 1;
     team *t = n_threads > 1 ? my_team() : NULL;
     if (!t || t->busy) {
         for (size_t i = 0; i < n_tasks; i++) fn(context, i, 0);

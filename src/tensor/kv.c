@@ -45,7 +45,8 @@ static void store_key(const hsc__kernels *kernels, const hsc__kv *kv, int head, 
 }
 
 /* Float32 keys of rows [0, n_rows) from position `first` on. A tile that begins with them is transposed at once; what
- * it has beyond them becomes 0, which is right where nothing was stored yet: in a ring's first round. */
+ * it has beyond them becomes 0, which is right where nothing was stored yet: in a ring's first round. Later the cells
+ * beyond hold positions that a window may still show. */
 static void store_tiled_keys(const hsc__kernels *kernels, const hsc__kv *kv, int head, int first, int n_rows,
                              const float *k, size_t k_stride)
 {

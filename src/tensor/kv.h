@@ -27,8 +27,8 @@ size_t hsc__kv_head_bytes(hsc_dtype dtype, int d_head, int n_cells);
 /* True for the types that a cache can have: F32, F16, BF16, and Q8_0 when d_head is whole blocks. */
 bool hsc__kv_can_store(hsc_dtype dtype, int d_head);
 
-/* Stores n_rows new keys and values, [n_rows][n_kv_heads][d_head] with rows a stride apart, from position `first`
- * on. */
+/* Stores n_rows new keys and values, [n_rows][n_kv_heads][d_head] with rows a stride apart, from position `first` on.
+ * Positions are stored in rising order: one that begins a tile may clear the keys of the tile's later ones. */
 void hsc__kv_store(const hsc__kernels *kernels, const hsc__kv *kv, int first, int n_rows, const float *k,
                    size_t k_stride, const float *v, size_t v_stride);
 

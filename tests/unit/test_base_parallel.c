@@ -128,6 +128,32 @@ static void test_two_callers(void **state)
     }
 }
 
+/* Gives the others time to come, until one has. */
+static void wait_for_another(void *context, size_t task, int worker)
+{
+    int *met = context;
+    (void)task;
+    if (worker > 0) __atomic_store_n(met, 1, __ATOMIC_RELAXED);
+    else if (!__atomic_load_n(met, __ATOMIC_RELAXED)) usleep(100);
+}
+
+static void *wide_loop(void *met)
+{
+    hsc__parallel_for(1 << 15, 1 << 15, wait_for_another, met);
+    return NULL;
+}
+
+/* More threads than there can be are as many as there can be; in a thread of its own, with which they end. */
+static void test_very_many_threads(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    int met = 0;
+    assert_int_equal(pthread_create(&thread, NULL, wide_loop, &met), 0);
+    pthread_join(thread, NULL);
+    assert_true(met);
+}
+
 static void inner_loop(void *context, size_t task, int worker)
 {
     int *totals = context;
@@ -180,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_default_threads),
         cmocka_unit_test(test_many_loops),
         cmocka_unit_test(test_two_callers),
+        cmocka_unit_test(test_very_many_threads),
         cmocka_unit_test(test_loop_in_loop),
         cmocka_unit_test(test_after_fork),
     };
