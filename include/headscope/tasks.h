@@ -68,7 +68,15 @@ HSC_API double hsc_log_prob(const float *logits, int n_vocab, hsc_token token);
  * Returns how many there are and writes at most `capacity`. Negative: an hsc_status, when a field is damaged. */
 HSC_API int hsc_model_end_tokens(const hsc_model *model, hsc_token *out, int capacity, hsc_error *err);
 
-/* How the text that an encoder-decoder writes begins, and what rules it. */
+/* When a beam search ends, besides at its last place. */
+typedef enum {
+    HSC_STOP_HOPELESS, /* when no running text could beat the finished ones if it ended as it is */
+    HSC_STOP_ENOUGH,   /* or as soon as n_beams texts are finished (early_stopping true) */
+    HSC_STOP_NEVER     /* when none could if it kept its score up to the last place (early_stopping "never") */
+} hsc_beam_stop;
+
+/* How the text that an encoder-decoder writes begins, and what its files say about writing it. Numbers of tokens are of
+ * what is written: forced_bos_token_id counts, decoder_start_token_id does not. 0: the files say nothing. */
 enum { HSC_TARGET_BARRED = 16 };
 typedef struct hsc_target {
     hsc_token start[2]; /* [n_start] decoder_start_token_id, then forced_bos_token_id where the files name one */
@@ -76,6 +84,15 @@ typedef struct hsc_target {
     hsc_token last;                      /* forced_eos_token_id, what the last token of the most allowed is; -1: none */
     hsc_token barred[HSC_TARGET_BARRED]; /* [n_barred] bad_words_ids of one token */
     int n_barred;
+    int min_tokens;       /* no end before so many: min_length, min_new_tokens */
+    int max_tokens;       /* max_length, or max_new_tokens, which goes before */
+    int no_repeat;        /* no_repeat_ngram_size */
+    float repetition;     /* repetition_penalty */
+    int n_beams;          /* num_beams; 1: greedy */
+    float length_penalty; /* 1 where the files say nothing */
+    hsc_beam_stop stop;   /* early_stopping */
+    int renormalise;      /* renormalize_logits */
+    const char *left_out; /* a field that would change the text and is not followed here; NULL: none. Static storage. */
 } hsc_target;
 
 /* From generation_config.json, else from config.json and what the family takes for granted, or from GGUF's metadata.
@@ -125,6 +142,8 @@ typedef struct hsc_generate_options {
     const hsc_token *barred; /* [n_barred] tokens that are never written */
     int n_barred;
     const hsc_token *last; /* what the token number max_tokens is, whatever the model would write; NULL: its own */
+    int min_tokens;        /* no end token before so many are written */
+    int no_repeat;         /* no so many tokens in a row that stand in the text already, prompt included; 0: off */
 } hsc_generate_options;
 
 /* One text in the making. Borrowed, valid until the next call with the generator. */
@@ -171,7 +190,7 @@ typedef struct hsc_beam_options {
     int n_beams;           /* 2 to 64; the session needs twice as many sequences */
     int max_tokens;        /* 0: until the context is full */
     float length_penalty;  /* a beam's score is its log-probability / length^length_penalty */
-    int early_stop;        /* non-zero: end as soon as n_beams texts are finished */
+    hsc_beam_stop stop;
     const hsc_token *end_tokens;
     int n_end_tokens; /* at most 16 */
     /* Called after each step; non-zero ends the search with what it has. May be NULL. */
@@ -179,8 +198,10 @@ typedef struct hsc_beam_options {
     void *user;
     const hsc_token *barred; /* [n_barred] tokens that are never written */
     int n_barred;
-    const hsc_token *last; /* what the token number max_tokens is; NULL: the model's own */
-    int n_written;         /* tokens at the end of the prompt that count as written in max_tokens and the length */
+    const hsc_token *last;     /* what the token number max_tokens is; NULL: the model's own */
+    int n_written;             /* tokens at the end of the prompt that count as written in max_tokens and the length */
+    int min_tokens, no_repeat; /* as in hsc_generate_options; n_written tokens count */
+    int renormalise;           /* non-zero: probabilities add up to 1 again after penalties and rules */
 } hsc_beam_options;
 
 typedef struct hsc_beam {

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { UNSET = -1000 }; /* of an option that was not given */
+
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(hsc__generate_options, model),
     HSC__OPTION_HEADING("How the next token is chosen"),
@@ -15,7 +17,12 @@ static const hsc__option options[] = {
     HSC__OPTIONS_SAMPLING(hsc__generate_options, sampling),
     HSC__OPTION_HEADING("How much, and when it ends"),
     {"max-tokens", 'n', HSC__OPT_INT, "N", offsetof(hsc__generate_options, max_tokens), 0, INT32_MAX,
-     "Write at most N tokens; 0: until the model ends the text or the context is full. Default: 128."},
+     "Write at most N tokens; 0: until the model ends the text or the context is full. Default: what the files of an "
+     "encoder-decoder say, else 128."},
+    {"min-tokens", 0, HSC__OPT_INT, "N", offsetof(hsc__generate_options, min_tokens), 0, INT32_MAX,
+     "Let the text not end before N tokens."},
+    {"no-repeat", 0, HSC__OPT_INT, "N", offsetof(hsc__generate_options, no_repeat), 0, INT32_MAX,
+     "Never write N tokens in a row that stand in the text already; 0: no such rule."},
     {"stop", 0, HSC__OPT_TEXTS, "TEXT", offsetof(hsc__generate_options, stops), 0, 0,
      "End before this text; may be given several times. Not with --beams."},
     {"ignore-end", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, ignore_end), 0, 0,
@@ -24,12 +31,14 @@ static const hsc__option options[] = {
      "When the context is full, go on with the first token and the newest half of the text, read anew."},
     {"samples", 's', HSC__OPT_INT, "N", offsetof(hsc__generate_options, n_samples), 1, 256,
      "N texts from one prompt; sample i (from 0) is what --seed SEED+i writes alone. With --beams: the N best."},
-    {"beams", 'b', HSC__OPT_INT, "N", offsetof(hsc__generate_options, n_beams), 2, 64,
-     "Beam search: follow the N likeliest texts instead of one."},
+    {"beams", 'b', HSC__OPT_INT, "N", offsetof(hsc__generate_options, n_beams), 1, 64,
+     "Beam search: follow the N likeliest texts instead of one. 1: no search."},
     {"length-penalty", 0, HSC__OPT_REAL, "X", offsetof(hsc__generate_options, length_penalty), -10, 10,
      "With --beams: a text's score is its log-probability divided by length to the power X. Default: 1."},
     {"early-stop", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, early_stop), 0, 0,
      "With --beams: end when as many texts as beams have ended."},
+    {"plain", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__generate_options, plain), 0, 0,
+     "Take none of the rules that the files of an encoder-decoder have: greedy unless options say otherwise."},
     HSC__OPTION_HEADING("Where heads look as it writes"),
     {"watch", 'w', HSC__OPT_HEADS, "HEADS", offsetof(hsc__generate_options, watch), 0, 0,
      "L13H8, or a comma list: after each token, the tokens that these heads looked at when it was written. Arithmetic "
@@ -69,8 +78,12 @@ static const hsc__command command = {
         "time unless a temperature or a filter asks for draws. The steps run in this order: repetition, presence and "
         "frequency, then temperature, top-k, top-p, min-p, typical; each sees what the one before left.\n"
         "An encoder-decoder (T5, BART, Marian) reads the text and writes another, such as its translation; --watch "
-        "then "
-        "shows where in the text that it read the heads of cross-attention look.\n"
+        "then shows where in the text that it read the heads of cross-attention look. What its generation_config.json "
+        "(or config.json) says holds where no option says otherwise, as in transformers: num_beams, length_penalty, "
+        "early_stopping, min_length, max_length, no_repeat_ngram_size, repetition_penalty, bad_words_ids and the "
+        "tokens "
+        "that it forces. A field that is not followed is told; --watch, --stop, --slide, draws and more samples than "
+        "beams leave its beams out.\n"
         "It ends where the model ends the text, at a stop text, after --max-tokens, or when the context is full, which "
         "is told. Ctrl-C ends it with what was written.",
     .options = options,
@@ -133,9 +146,9 @@ json_t *hsc__json_sampling(const hsc_sampling *s, int seed)
 static int check_beams(const hsc__generate_options *o)
 {
     hsc_sampling s = hsc__cli_sampling(&o->sampling, 0);
-    if (!o->n_beams && (o->length_penalty != 1 || o->early_stop))
+    if (o->n_beams == 1 && (o->length_penalty != UNSET || o->early_stop))
         return hsc__cli_misuse(&command, "--length-penalty and --early-stop are about --beams N");
-    if (!o->n_beams) return HSC__CLI_GO_ON;
+    if (o->n_beams < 2) return HSC__CLI_GO_ON;
     if (s.temperature > 0 || s.top_p > 0 || s.min_p > 0 || s.typical_p > 0 || s.top_k)
         return hsc__cli_misuse(&command, "--beams does not draw: not with a temperature or a filter");
     if (o->slide || o->stops.n || o->watch.n)
@@ -176,6 +189,53 @@ static hsc_status read_given(hsc__generate *g, const char *argument, hsc__tokens
                               hsc__encode_flags(o->no_special, o->parse_special), err);
 }
 
+/* The file's beams do not go with these; beams that were asked for were checked before. */
+static bool may_search(const hsc__generate *g)
+{
+    const hsc__generate_options *o = g->o;
+    bool draws = hsc__cli_sampling(&o->sampling, 0).temperature > 0;
+    return !draws && !o->slide && !o->stops.n && !o->watch.n && o->n_samples <= g->target.n_beams;
+}
+
+/* What the files say where no option does. */
+static void take_rules(hsc__generate *g)
+{
+    const hsc_target *t = &g->target;
+    hsc__generate_options *o = &g->own;
+    if (o->plain) return;
+    if (t->left_out) hsc__cli_note("%s: its %s is not followed", g->opened.name, t->left_out);
+    bool searches = o->n_beams < 0 && t->n_beams > 1 && may_search(g);
+    if (o->n_beams < 0 && t->n_beams > 1 && !searches)
+        hsc__cli_note("%s: its num_beams (%d) is left out: the options ask for what beams cannot do", g->opened.name,
+                      t->n_beams);
+    if (searches) o->n_beams = t->n_beams;
+    if (o->max_tokens < 0 && t->max_tokens) o->max_tokens = t->max_tokens;
+    if (o->min_tokens < 0) o->min_tokens = t->min_tokens;
+    if (o->no_repeat < 0) o->no_repeat = t->no_repeat;
+    if (o->sampling.repetition < 0 && t->repetition > 0) o->sampling.repetition = (double)t->repetition;
+    if (o->length_penalty == UNSET) o->length_penalty = (double)t->length_penalty;
+    g->stop = t->stop;
+    g->renormalise = t->renormalise;
+}
+
+/* What was asked for, what the files say, and what holds where neither says anything. */
+static hsc_status settle(hsc__generate *g, hsc_error *err)
+{
+    hsc__generate_options *o = &g->own;
+    bool searches = o->length_penalty != UNSET || o->early_stop;
+    if (g->reads_source) take_rules(g);
+    if (o->early_stop) g->stop = HSC_STOP_ENOUGH;
+    HSC_FAIL_IF(searches && o->n_beams < 2, HSC_EINVAL, "--length-penalty and --early-stop are about --beams N");
+    if (o->n_beams < 2) o->n_beams = 0;
+    if (o->max_tokens < 0) o->max_tokens = 128;
+    if (o->min_tokens < 0) o->min_tokens = 0;
+    if (o->no_repeat < 0) o->no_repeat = 0;
+    if (o->length_penalty == UNSET) o->length_penalty = 1;
+    HSC_FAIL_IF(o->n_beams > HSC__GENERATE_MAX_BEAMS, HSC_EUNSUPPORTED, "%s: its num_beams is %d, at most %d are run",
+                g->opened.name, o->n_beams, (int)HSC__GENERATE_MAX_BEAMS);
+    return HSC_OK;
+}
+
 /* An encoder-decoder reads what was given and writes a text that begins as its files say. */
 static hsc_status read_source(hsc__generate *g, const char *argument, hsc_error *err)
 {
@@ -187,6 +247,7 @@ static hsc_status read_source(hsc__generate *g, const char *argument, hsc_error 
     HSC_TRY(hsc__source_fits(&g->opened, g->source.encoding.n, err));
     HSC_TRY(hsc_model_target(g->opened.model, &g->target, err));
     g->n_forced = g->target.n_start - 1;
+    HSC_TRY(settle(g, err));
     HSC_FAIL_IF(o->max_tokens && o->max_tokens <= g->n_forced, HSC_EINVAL,
                 "--max-tokens %d: %s begins with %d of its own", o->max_tokens, g->opened.name, g->n_forced);
     hsc__ids start = {g->target.start, (size_t)g->target.n_start};
@@ -197,6 +258,7 @@ static hsc_status read_prompt(hsc__generate *g, const char *argument, hsc_error 
 {
     g->reads_source = hsc_model_encoder(g->opened.model) != NULL;
     HSC_TRY(g->reads_source ? read_source(g, argument, err) : read_given(g, argument, &g->prompt, err));
+    if (!g->reads_source) HSC_TRY(settle(g, err));
     size_t n = g->prompt.encoding.n;
     int n_ctx = g->opened.config->n_ctx;
     HSC_FAIL_IF(n == 0, HSC_EINVAL,
@@ -256,6 +318,8 @@ static hsc_status prepare(hsc__generate *g, const char *argument, hsc_error *err
     hsc_generate_options how = {.sampling = hsc__cli_sampling(&o->sampling, 0),
                                 .seed = (uint64_t)o->sampling.seed,
                                 .max_tokens = o->max_tokens ? o->max_tokens - g->n_forced : 0,
+                                .min_tokens = o->min_tokens > g->n_forced ? o->min_tokens - g->n_forced : 0,
+                                .no_repeat = o->no_repeat,
                                 .n_samples = o->n_samples,
                                 .end_tokens = g->ends,
                                 .n_end_tokens = g->n_ends,
@@ -285,6 +349,8 @@ json_t *hsc__json_generate(const hsc__generate *g)
         json_object_set_new(root, "source", json_pack("{s:o}", "tokens", hsc__json_tokens(&g->source)));
     json_object_set_new(root, "prompt", prompt);
     json_object_set_new(root, "sampling", hsc__json_sampling(&s, g->o->sampling.seed));
+    if (g->o->min_tokens) json_object_set_new(root, "min_tokens", json_integer(g->o->min_tokens));
+    if (g->o->no_repeat) json_object_set_new(root, "no_repeat", json_integer(g->o->no_repeat));
     return root;
 }
 
@@ -429,18 +495,22 @@ static int run(hsc__generate *g, const char *argument)
 
 int hsc__cli_generate(int argc, char **argv)
 {
-    hsc__generate_options o = {.sampling = HSC__SAMPLING_UNSET,
+    hsc__generate g = {.own = {.sampling = HSC__SAMPLING_UNSET,
                                .pass = {.compute = HSC__COMPUTE_UNSET},
-                               .length_penalty = 1,
-                               .max_tokens = 128,
+                               .length_penalty = UNSET,
+                               .max_tokens = UNSET,
+                               .min_tokens = UNSET,
+                               .no_repeat = UNSET,
+                               .n_beams = UNSET,
                                .n_samples = 1,
-                               .top = 3};
-    hsc__generate g = {.o = &o};
+                               .top = 3}};
+    hsc__generate_options *o = &g.own;
     hsc__args args;
-    int result = hsc__cli_parse(&command, argc, argv, &o, &args);
-    if (o.pass.compute == HSC__COMPUTE_UNSET) o.pass.compute = o.watch.n ? HSC_COMPUTE_F32 : HSC_COMPUTE_AUTO;
-    if (result == HSC__CLI_GO_ON) result = check(&o, args.n);
-    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, o.model, o.pass.dtype, true, &g.opened);
+    g.o = o;
+    int result = hsc__cli_parse(&command, argc, argv, o, &args);
+    if (o->pass.compute == HSC__COMPUTE_UNSET) o->pass.compute = o->watch.n ? HSC_COMPUTE_F32 : HSC_COMPUTE_AUTO;
+    if (result == HSC__CLI_GO_ON) result = check(o, args.n);
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, o->model, o->pass.dtype, true, &g.opened);
     if (result == HSC__CLI_GO_ON) result = run(&g, args.n ? args.list[0] : NULL);
     json_decref(g.watched);
     hsc_generator_free(g.generator);
@@ -449,6 +519,6 @@ int hsc__cli_generate(int argc, char **argv)
     hsc__tokens_free(&g.source);
     hsc__string_free(&g.text);
     hsc__cli_close(&g.opened);
-    hsc__free(o.ids.ids);
+    hsc__free(o->ids.ids);
     return result;
 }

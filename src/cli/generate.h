@@ -92,14 +92,15 @@ typedef struct hsc__generate_options {
     hsc__heads watch;
     hsc__pass_options pass;
     double length_penalty;
-    int max_tokens, n_samples, n_beams, top, threads;
-    bool ignore_end, slide, early_stop, echo, include_first, show_special, no_special, parse_special, json;
+    int max_tokens, min_tokens, no_repeat, n_samples, n_beams, top, threads;
+    bool ignore_end, slide, early_stop, plain, echo, include_first, show_special, no_special, parse_special, json;
 } hsc__generate_options;
 
-enum { HSC__GENERATE_MAX_ENDS = 16, HSC__GENERATE_MAX_TOP = 64 };
+enum { HSC__GENERATE_MAX_ENDS = 16, HSC__GENERATE_MAX_TOP = 64, HSC__GENERATE_MAX_BEAMS = 64 };
 
 typedef struct hsc__generate {
-    const hsc__generate_options *o;
+    hsc__generate_options own;      /* as given, then completed by what the files say and by what is usual */
+    const hsc__generate_options *o; /* the same, to read */
     hsc__opened opened;
     hsc__string text; /* of the prompt, unless it came as ids */
     hsc__tokens prompt;
@@ -107,6 +108,8 @@ typedef struct hsc__generate {
     bool reads_source;  /* an encoder-decoder: what was given is its source, and the prompt how its texts begin */
     hsc__tokens source; /* of an encoder-decoder */
     hsc_target target;
+    hsc_beam_stop stop;
+    bool renormalise;
     int n_forced; /* tokens at the end of the prompt that count as written */
     hsc_token ends[HSC__GENERATE_MAX_ENDS];
     int n_ends;

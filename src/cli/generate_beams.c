@@ -75,14 +75,17 @@ static int show(const hsc__generate *g, const hsc_beam *beams, int n)
 int hsc__generate_beams(hsc__generate *g)
 {
     const hsc__generate_options *o = g->o;
-    hsc_beam beams[64] = {0};
+    hsc_beam beams[HSC__GENERATE_MAX_BEAMS] = {0};
     hsc_error err = {0};
     int n = 0, result;
     hsc_beam_options how = {.sampling = hsc__cli_sampling(&o->sampling, 0),
                             .n_beams = o->n_beams,
                             .max_tokens = o->max_tokens,
                             .length_penalty = (float)o->length_penalty,
-                            .early_stop = o->early_stop,
+                            .stop = g->stop,
+                            .min_tokens = o->min_tokens,
+                            .no_repeat = o->no_repeat,
+                            .renormalise = g->renormalise,
                             .end_tokens = g->ends,
                             .n_end_tokens = g->n_ends,
                             .tell = tell,

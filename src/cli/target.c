@@ -99,7 +99,13 @@ static hsc_status write_greedily(const hsc__opened *opened, const hsc__pass_opti
     HSC_TRY(end_tokens(opened, ends, &n_ends, err));
     HSC_TRY(hsc_session_new(&session, opened->model, &o, err));
     hsc_generate_options how_written = {
-        .end_tokens = ends, .n_end_tokens = n_ends, .barred = how->barred, .n_barred = how->n_barred};
+        .end_tokens = ends,
+        .n_end_tokens = n_ends,
+        .barred = how->barred,
+        .n_barred = how->n_barred,
+        .sampling = {.repetition = how->repetition},
+        .min_tokens = how->min_tokens - (how->n_start - 1) > 0 ? how->min_tokens - (how->n_start - 1) : 0,
+        .no_repeat = how->no_repeat};
     hsc_status status = hsc_session_read_source(session, &batch, err);
     if (status == HSC_OK) status = run_generator(session, how, &how_written, list, err);
     hsc_session_free(session);

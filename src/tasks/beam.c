@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "headscope/tasks.h"
 #include "model/session.h"
+#include "tasks/rules.h"
 
 #include <math.h>
 #include <string.h>
@@ -61,28 +62,39 @@ static bool ends(const search *s, hsc_token id)
     return s->length + 1 >= s->limit;
 }
 
-/* What may not be written; at the last place, all but what must stand there. */
-static void rule_out(search *s)
+/* What may not follow beam b; at the last place, all but what must stand there. */
+static void rule_out(search *s, int b)
 {
-    for (int i = 0; i < s->o->n_barred; i++)
-        if (s->o->barred[i] >= 0 && s->o->barred[i] < s->n_vocab) s->logits[s->o->barred[i]] = -INFINITY;
+    const hsc_beam_options *o = s->o;
+    size_t n_before = (size_t)(s->n_prompt - o->n_written);
+    hsc__rules rules = {o->barred,   o->end_tokens, o->n_barred, o->n_end_tokens, n_before + (size_t)o->min_tokens,
+                        o->no_repeat};
+    hsc__rule_out(&rules, s->run[b].ids, (size_t)s->length, s->logits, s->n_vocab);
     if (!s->o->last || !s->o->max_tokens || s->length + 1 < s->limit) return;
     for (int i = 0; i < s->n_vocab; i++) s->logits[i] = -INFINITY;
     if (*s->o->last >= 0 && *s->o->last < s->n_vocab) s->logits[*s->o->last] = 0;
 }
 
-/* log softmax, then the penalties, as transformers has them in this order. */
-static hsc_status weigh(search *s, int b, const float *row, int *n, hsc_error *err)
+/* log softmax of row [n_vocab] into s->logits, which may be the same. */
+static void log_softmax(search *s, const float *row)
 {
     float top = row[0];
     double sum = 0;
     for (int i = 1; i < s->n_vocab; i++) top = row[i] > top ? row[i] : top;
+    if (top == -INFINITY) top = 0; /* nothing is possible, and stays so */
     for (int i = 0; i < s->n_vocab; i++) sum += exp((double)row[i] - (double)top);
     double shift = (double)top + log(sum);
-    for (int i = 0; i < s->n_vocab; i++) s->logits[i] = (float)((double)row[i] - shift);
+    for (int i = 0; i < s->n_vocab; i++) s->logits[i] = row[i] == -INFINITY ? row[i] : (float)((double)row[i] - shift);
+}
+
+/* log softmax, then the penalties, as transformers has them in this order. */
+static hsc_status weigh(search *s, int b, const float *row, int *n, hsc_error *err)
+{
+    log_softmax(s, row);
     HSC_TRY(hsc_filter_logits(&s->o->sampling, s->run[b].ids, (size_t)s->length, (size_t)s->n_prompt, s->logits,
                               s->n_vocab, err));
-    rule_out(s);
+    rule_out(s, b);
+    if (s->o->renormalise) log_softmax(s, s->logits);
     for (int i = 0; i < s->n_vocab; i++)
         offer(s, n, &(choice){.score = s->logits[i] + s->run[b].score, .parent = b, .id = i});
     return HSC_OK;
@@ -127,7 +139,7 @@ static float finished_score(const search *s, int index)
 {
     const choice *c = &s->choices[index];
     float score = c->score / powf((float)(s->length + 1 - s->n_prompt + s->o->n_written), s->o->length_penalty);
-    if (all_done(s) && s->o->early_stop) score += BARRED;
+    if (all_done(s) && s->o->stop == HSC_STOP_ENOUGH) score += BARRED;
     if (!s->can_improve) score += BARRED;
     return c->ended && index < s->o->n_beams ? score : score + BARRED;
 }
@@ -212,8 +224,9 @@ static hsc_status reorder(search *s, const int *parent, hsc_error *err)
 /* Whether a running beam may still become better than the worst finished text. */
 static void judge_improvement(search *s)
 {
-    float best = s->run[0].score / powf((float)(s->length - s->n_prompt + s->o->n_written), s->o->length_penalty),
-          worst = INFINITY;
+    bool to_the_end = s->o->stop == HSC_STOP_NEVER && s->o->length_penalty > 0;
+    int length = (to_the_end ? s->limit : s->length) - s->n_prompt + s->o->n_written;
+    float best = s->run[0].score / powf((float)length, s->o->length_penalty), worst = INFINITY;
     bool better = false;
     for (int b = 0; b < s->o->n_beams; b++) worst = s->done[b].score < worst ? s->done[b].score : worst;
     for (int b = 0; b < s->o->n_beams; b++) better = better || best > (s->is_done[b] ? worst : BARRED);
@@ -256,7 +269,7 @@ static hsc_status run(search *s, hsc_error *err)
         HSC_TRY(reorder(s, parent, err));
         s->length++;
         judge_improvement(s);
-        if (told || !s->can_improve || s->exhausted || (all_done(s) && s->o->early_stop)) return HSC_OK;
+        if (told || !s->can_improve || s->exhausted || (all_done(s) && s->o->stop == HSC_STOP_ENOUGH)) return HSC_OK;
         HSC_TRY(run_beams(s, err));
     }
 }
@@ -278,6 +291,9 @@ static hsc_status check(const hsc_session *session, const hsc_beam_options *o, i
                 o->n_end_tokens, (int)MAX_ENDS);
     HSC_FAIL_IF(!isfinite(o->length_penalty), HSC_EINVAL, "the length penalty is not finite");
     HSC_FAIL_IF(o->max_tokens < 0, HSC_EINVAL, "max_tokens is %d; it goes from 0 (no limit) up", o->max_tokens);
+    HSC_FAIL_IF((unsigned)o->stop > HSC_STOP_NEVER, HSC_EINVAL, "stop is %d; it goes from 0 to %d", (int)o->stop,
+                (int)HSC_STOP_NEVER);
+    HSC_TRY(hsc__rules_check(o->min_tokens, o->no_repeat, err));
     HSC_FAIL_IF(n_prompt < 1, HSC_EINVAL, "the prompt is empty");
     HSC_FAIL_IF(o->n_written < 0 || o->n_written >= n_prompt || (o->max_tokens && o->max_tokens <= o->n_written),
                 HSC_EINVAL, "n_written is %d, of a prompt of %d tokens and at most %d to be written", o->n_written,

@@ -6,8 +6,8 @@
 #include "headscope/tasks.h"
 #include "model/session.h"
 #include "tasks/reply.h"
+#include "tasks/rules.h"
 
-#include <math.h>
 #include <string.h>
 
 typedef struct sample {
@@ -65,6 +65,7 @@ static hsc_status check(const hsc_session *s, const hsc_token *prompt, int n_pro
     HSC_FAIL_IF(o->max_tokens < 0, HSC_EINVAL, "max_tokens is %d; it goes from 0 (no limit) up", o->max_tokens);
     HSC_FAIL_IF(o->last && (*o->last < 0 || *o->last >= s->desc->config.d_vocab), HSC_EINVAL,
                 "last is %d, the vocabulary has %d tokens", (int)*o->last, s->desc->config.d_vocab);
+    HSC_TRY(hsc__rules_check(o->min_tokens, o->no_repeat, err));
     HSC_FAIL_IF(o->keep < 0, HSC_EINVAL, "keep is %d; it goes from 0 up", o->keep);
     HSC_FAIL_IF(o->n_cached < 0 || o->n_cached > hsc_session_length(s, 0), HSC_EINVAL,
                 "n_cached is %d, the session holds %d tokens", o->n_cached, hsc_session_length(s, 0));
@@ -249,9 +250,11 @@ static bool is_end(const hsc_generator *g, hsc_token id)
 static hsc_status choose(hsc_generator *g, sample *s, const float *row, hsc_token *id, hsc_error *err)
 {
     const hsc_sampling *how = &g->o.sampling;
+    hsc__rules rules = {
+        g->o.barred,   g->o.end_tokens, g->o.n_barred, g->o.n_end_tokens, g->n_prompt + (size_t)g->o.min_tokens,
+        g->o.no_repeat};
     memcpy(g->logits, row, (size_t)g->n_vocab * sizeof *row);
-    for (int i = 0; i < g->o.n_barred; i++)
-        if (g->o.barred[i] >= 0 && g->o.barred[i] < g->n_vocab) g->logits[g->o.barred[i]] = -INFINITY;
+    hsc__rule_out(&rules, s->all, s->n_all, g->logits, g->n_vocab);
     HSC_TRY(hsc_filter_logits(how, s->all, s->n_all, g->n_prompt, g->logits, g->n_vocab, err));
     HSC_TRY(hsc_sample_token(g->logits, g->n_vocab, how->temperature > 0 ? &s->random : NULL, id, err));
     if (g->o.last && g->o.max_tokens && s->n_all - g->n_prompt + 1 == (size_t)g->o.max_tokens) *id = *g->o.last;

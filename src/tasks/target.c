@@ -1,5 +1,6 @@
-/* How the text that an encoder-decoder writes begins and ends, as its files say it: generation_config.json where there
- * is one, else config.json with what its family takes for granted, or GGUF's metadata. */
+/* How the text that an encoder-decoder writes begins and ends, and by which rules it is written, as its files say it:
+ * generation_config.json where there is one, else config.json with what its family takes for granted, or GGUF's
+ * metadata. */
 #include "base/file.h"
 #include "formats/json.h"
 #include "model/model.h"
@@ -33,12 +34,13 @@ static hsc_status read_token(const file *f, const char *field, int64_t fallback,
     return HSC_OK;
 }
 
-/* Single tokens of bad_words_ids; words of several are left to whoever draws. */
+/* Single tokens of bad_words_ids. */
 static hsc_status read_barred(const file *f, hsc_target *out, hsc_error *err)
 {
     const json_t *words = json_object_get(f->json, "bad_words_ids");
     for (size_t i = 0; i < json_array_size(words); i++) {
         const json_t *word = json_array_get(words, i), *id = json_array_get(word, 0);
+        if (json_array_size(word) != 1) out->left_out = "bad_words_ids of several tokens";
         if (json_array_size(word) != 1) continue;
         HSC_FAIL_IF(!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= f->n_vocab,
                     HSC_EFORMAT, "%s: field \"bad_words_ids\": entry %zu is not a token of the vocabulary of %d",
@@ -48,6 +50,88 @@ static hsc_status read_barred(const file *f, hsc_target *out, hsc_error *err)
         out->barred[out->n_barred++] = (hsc_token)json_integer_value(id);
     }
     return HSC_OK;
+}
+
+static hsc_status read_count(const file *f, const char *field, int *out, hsc_error *err)
+{
+    int64_t n;
+    HSC_TRY(hsc__json_int(f->json, field, 0, 0, INT32_MAX, &n, f->path, err));
+    *out = (int)n;
+    return HSC_OK;
+}
+
+static hsc_status read_real(const file *f, const char *field, float *out, hsc_error *err)
+{
+    double value;
+    HSC_TRY(hsc__json_double(f->json, field, (double)*out, &value, f->path, err));
+    *out = (float)value;
+    return HSC_OK;
+}
+
+/* A length counts the token that begins the text; new tokens do not. */
+static hsc_status read_lengths(const file *f, hsc_target *out, hsc_error *err)
+{
+    int least, most, new_least, new_most;
+    HSC_TRY(read_count(f, "min_length", &least, err));
+    HSC_TRY(read_count(f, "max_length", &most, err));
+    HSC_TRY(read_count(f, "min_new_tokens", &new_least, err));
+    HSC_TRY(read_count(f, "max_new_tokens", &new_most, err));
+    out->min_tokens = least - 1 > new_least ? least - 1 : new_least;
+    out->max_tokens = new_most ? new_most : most > 1 ? most - 1 : 0;
+    return HSC_OK;
+}
+
+/* true, false or "never". */
+static hsc_status read_stop(const file *f, hsc_target *out, hsc_error *err)
+{
+    const json_t *value = json_object_get(f->json, "early_stopping");
+    bool never = json_is_string(value) && strcmp(json_string_value(value), "never") == 0;
+    HSC_FAIL_IF(value && !json_is_null(value) && !json_is_boolean(value) && !never, HSC_EFORMAT,
+                "%s: field \"early_stopping\" is neither true nor false nor \"never\"", f->path);
+    out->stop = never ? HSC_STOP_NEVER : json_is_true(value) ? HSC_STOP_ENOUGH : HSC_STOP_HOPELESS;
+    return HSC_OK;
+}
+
+/* Whether a field says more than nothing: not null, false, empty, or the number that changes nothing. */
+static bool says(const json_t *json, const char *field, double nothing)
+{
+    const json_t *value = json_object_get(json, field);
+    if (json_is_number(value)) return json_number_value(value) != nothing;
+    if (json_is_array(value) || json_is_object(value)) return json_array_size(value) + json_object_size(value) > 0;
+    return json_is_true(value) || json_is_string(value);
+}
+
+static hsc_status read_rules(const file *f, hsc_target *out, hsc_error *err)
+{
+    static const struct {
+        const char *field;
+        double nothing;
+    } others[] = {{"do_sample", 0},
+                  {"encoder_repetition_penalty", 1},
+                  {"encoder_no_repeat_ngram_size", 0},
+                  {"exponential_decay_length_penalty", 0},
+                  {"sequence_bias", 0},
+                  {"suppress_tokens", 0},
+                  {"begin_suppress_tokens", 0},
+                  {"guidance_scale", 1},
+                  {"penalty_alpha", 0},
+                  {"num_beam_groups", 1},
+                  {"diversity_penalty", 0},
+                  {"force_words_ids", 0},
+                  {"constraints", 0},
+                  {"stop_strings", 0}};
+    bool renormalise;
+    HSC_TRY(read_lengths(f, out, err));
+    HSC_TRY(read_count(f, "no_repeat_ngram_size", &out->no_repeat, err));
+    HSC_TRY(read_count(f, "num_beams", &out->n_beams, err));
+    HSC_TRY(read_real(f, "repetition_penalty", &out->repetition, err));
+    HSC_TRY(read_real(f, "length_penalty", &out->length_penalty, err));
+    HSC_TRY(hsc__json_bool(f->json, "renormalize_logits", false, &renormalise, f->path, err));
+    out->renormalise = renormalise;
+    HSC_TRY(read_stop(f, out, err));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (says(f->json, others[i].field, others[i].nothing)) out->left_out = others[i].field;
+    return read_barred(f, out, err);
 }
 
 static hsc_status fill(const file *f, int64_t start, int64_t end, hsc_target *out, hsc_error *err)
@@ -64,7 +148,7 @@ static hsc_status fill(const file *f, int64_t start, int64_t end, hsc_target *ou
     if (end >= f->n_vocab || json_is_null(json_object_get(f->json, "forced_eos_token_id"))) end = -1;
     HSC_TRY(read_token(f, "forced_eos_token_id", end, &id, err));
     out->last = (hsc_token)id;
-    return read_barred(f, out, err);
+    return read_rules(f, out, err);
 }
 
 static hsc_status from_folder(const hsc_model *model, hsc_target *out, hsc_error *err)
@@ -105,7 +189,7 @@ static hsc_status from_gguf(hsc_model *model, hsc_target *out, hsc_error *err)
 
 hsc_status hsc_model_target(const hsc_model *model, hsc_target *out, hsc_error *err)
 {
-    *out = (hsc_target){.last = -1};
+    *out = (hsc_target){.last = -1, .length_penalty = 1};
     hsc__error_clear(err);
     HSC_FAIL_IF(!model->desc.encoder, HSC_EINVAL, "%s has no encoder: its texts go on from a prompt", model->path);
     return model->gguf ? from_gguf((hsc_model *)(uintptr_t)model, out, err) : from_folder(model, out, err);

@@ -90,6 +90,32 @@ class EncoderDecoder(ProgramTest):
         self.assertEqual(looked, ids[:-1] if ids[-1] == CONFIG["eos_token_id"] else ids)
         self.assertEqual([token["id"] for token in written["source"]["tokens"]], [int(i) for i in SOURCE.split(",")])
 
+    def rules(self, **rules):
+        """The model with a generation_config.json."""
+        said = {"decoder_start_token_id": 0, "eos_token_id": 1, **rules}
+        (self.model / "generation_config.json").write_text(json.dumps(said))
+        return "generate", "-m", self.model, "--ids", SOURCE, "--compute", "f32"
+
+    def test_rules(self):
+        """Options go before the files' rules, and --plain does without them."""
+        free = self.json(*self.rules(), "-n", "12")["samples"][0]["ids"]
+        said = dict(num_beams=3, min_length=5, no_repeat_ngram_size=1, max_length=13)
+        write = self.rules(**said)
+        ruled = self.json(*write)
+        self.assertEqual((ruled["beams"], ruled["min_tokens"], ruled["no_repeat"]), (3, 4, 1))
+        ids = ruled["samples"][0]["ids"]
+        self.assertEqual((len(ids), len(set(ids) | {0})), (12, 13))  # no token twice, so the end does not come
+        self.assertEqual(self.json(*write, "--plain", "-n", "12")["samples"][0]["ids"], free)
+        self.assertEqual(self.json(*write, "--beams", "1", "--no-repeat", "0", "--min-tokens", "0")["samples"][0]["ids"], free)
+        alone = self.json(*self.rules(), "-n", "12", "--beams", "3", "--min-tokens", "4", "--no-repeat", "1")
+        self.assertEqual(alone["samples"], ruled["samples"])
+        self.assertNotIn("beams", self.json(*self.rules(**said), "--watch", "L0H0"))
+        self.assertIn("num_beams (3) is left out", self.run_program(*write, "--watch", "L0H0").stderr.decode())
+        self.assertIn("its sequence_bias is not followed", self.run_program(*self.rules(sequence_bias=[[[3], 1.5]])).stderr.decode())
+        self.bad(1, *self.rules(num_beams=65), says=["num_beams is 65, at most 64"])
+        self.bad(1, *self.rules(early_stopping="soon"), says=["early_stopping"])
+        self.bad(1, *self.rules(), "--early-stop", says=["--beams"])
+
     def test_info(self):
         info = self.json("info", "-m", self.model)
         self.assertEqual((info["config"]["n_layers"], info["encoder"]["n_layers"]), (2, 1))

@@ -177,7 +177,7 @@ class Generate(ProgramTest):
                             (["x", "--stop", ""], "not empty"), (["x", "--watch", "4"], "L13H8"), (["x", "--repetition", "0"], "above 0"),
                             (["x", "--watch", "L0H0", "--samples", "2"], "--samples"), (["x", "--beams", "2", "-T", "1"], "draw"),
                             (["x", "--beams", "2", "--samples", "3"], "at most as many"), (["x", "--top", "4"], "--watch"),
-                            (["x", "--early-stop"], "--beams"), (["x", "--sinks", "2"], "--window")):
+                            (["x", "--early-stop", "--beams", "1"], "--beams"), (["x", "--sinks", "2"], "--window")):
             self.bad(2, "generate", "-m", STORIES, *words, says=[says])
         self.bad(1, "generate", "-m", STORIES, "x", "--watch", "L9H0", says=["no head L9H0", "L0 to L4"])
         self.bad(1, "generate", "-m", STORIES, "--no-special", "", says=["the prompt is empty"])

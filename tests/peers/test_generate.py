@@ -87,24 +87,24 @@ def generate(model, *words, ids=None):
     return json.loads(done.stdout)
 
 
-def greedy(name, path, peer, ids, n=64):
+def greedy(name, path, peer, ids, n=64, words=(), **more):
     with torch.no_grad():
         want = peer.generate(torch.tensor([ids]), max_new_tokens=n, do_sample=False, use_cache=True,
                              attention_mask=torch.ones(1, len(ids), dtype=torch.long),
-                             pad_token_id=0)[0, len(ids):].tolist()
-    got = generate(path, "-n", n, ids=ids)["samples"][0]["ids"]
+                             pad_token_id=0, **more)[0, len(ids):].tolist()
+    got = generate(path, "-n", n, *words, ids=ids)["samples"][0]["ids"]
     assert got == want, f"{name}: token {[a == b for a, b in zip(got, want)].index(False)} differs: {got} {want}"
     print(f"{name}: {len(got)} tokens are the same", flush=True)
 
 
-def beams(name, path, peer, ids, n_beams, n=24, **more):
+def beams(name, path, peer, ids, n_beams, n=24, extra=(), **more):
     options = {"length_penalty": 1.0, "early_stopping": False, **more}
     with torch.no_grad():
         want = peer.generate(torch.tensor([ids]), max_new_tokens=n, do_sample=False, num_beams=n_beams,
                              num_return_sequences=n_beams, attention_mask=torch.ones(1, len(ids), dtype=torch.long),
                              pad_token_id=0, output_scores=True, return_dict_in_generate=True, **options)
     words = ["--beams", n_beams, "--samples", n_beams, "-n", n, "--length-penalty", options["length_penalty"]]
-    got = generate(path, *words, *(["--early-stop"] if options["early_stopping"] else []), ids=ids)["samples"]
+    got = generate(path, *words, *extra, *(["--early-stop"] if options["early_stopping"] else []), ids=ids)["samples"]
     ends = peer.generation_config.eos_token_id
     ends = ends if isinstance(ends, list) else [ends]
     assert len(got) == n_beams
@@ -132,6 +132,10 @@ def test_tinystories():
     peer = make.open_with_transformers(home)
     ids = [1, 412, 315, 310, 263]
     greedy("tinystories", home, peer, ids)
+    for words, more in ((("--min-tokens", "150"), {"min_new_tokens": 150}), (("--no-repeat", "2"), {"no_repeat_ngram_size": 2}),
+                        (("--no-repeat", "3", "--min-tokens", "190"), {"no_repeat_ngram_size": 3, "min_new_tokens": 190})):
+        greedy(f"tinystories {words}", home, peer, ids, 200, words, **more)
+        beams(f"tinystories {words}", home, peer, ids, 3, 200, words, **more)
     for n_beams, more in ((2, {}), (4, {"length_penalty": 2.0}), (4, {"early_stopping": True}),
                           (5, {"length_penalty": -1.0}), (3, {"length_penalty": 0.0})):
         beams(f"tinystories {more}", home, peer, ids, n_beams, n=200, **more)

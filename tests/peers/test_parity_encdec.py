@@ -199,5 +199,57 @@ def test_generate():
     assert said > 100, f"{said} different words in all: too few to tell two models apart"
 
 
+# What a generation_config.json may hold besides tokens: each rule alone, then the recipes of real checkpoints.
+RULES = [{"min_length": 30}, {"min_new_tokens": 25}, {"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 1},
+         {"repetition_penalty": 1.4}, {"num_beams": 3}, {"num_beams": 4, "early_stopping": True},
+         {"num_beams": 3, "early_stopping": "never", "length_penalty": 1.5}, {"num_beams": 2, "length_penalty": -1.0},
+         {"num_beams": 3, "renormalize_logits": True, "bad_words_ids": [[9], [11], [30]]}, {"max_new_tokens": 9, "max_length": 40},
+         {"num_beams": 4, "max_length": 40, "min_length": 20, "no_repeat_ngram_size": 3, "length_penalty": 2.0,
+          "early_stopping": True},  # BART fine-tuned on the news
+         {"num_beams": 6, "max_length": 48, "renormalize_logits": True},  # opus-mt
+         {"num_beams": 4, "max_length": 44, "min_length": 12, "no_repeat_ngram_size": 3, "repetition_penalty": 1.2,
+          "early_stopping": "never", "length_penalty": 0.6}]
+
+
+def obeyed(path, peer, source, *words, **more):
+    """The ids that the program writes under the rules of the files, and transformers' own."""
+    got = generate(path, source, *words)
+    with torch.no_grad():
+        want = peer.generate(torch.tensor([source]), do_sample=False, **more)[0]
+    return got["samples"][0]["ids"], written(want, got, [peer.generation_config.eos_token_id])
+
+
+def test_rules():
+    """The rules of generation_config.json, or of config.json where there is none, hold as in transformers: token for token."""
+    room = {"vocab_size": 397}
+    shapes = [("t5", T5, room), ("bart", BART, {**room, "max_position_embeddings": 128, "eos_token_id": 40, "forced_eos_token_id": 40,
+              "forced_bos_token_id": 0}), ("marian", MARIAN, {**room, "max_position_embeddings": 128})]
+    tokens = ("bos_token_id", "pad_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id",
+              "forced_eos_token_id", "bad_words_ids")
+    for seed, (name, base, changes) in enumerate(shapes, start=990):
+        config = make.configuration(base, **changes)
+        with common.scratch() as folder:
+            model = encdec.enliven(encdec.make_model(config, seed), seed)
+            path = encdec.save(model, folder / name, config)
+            sources = [ids_of(config, n, seed + n) for n in (12, 30)]
+            plain = [generate(path, source, "-n", 60)["samples"][0]["ids"] for source in sources]
+            config["eos_token_id"] = max(plain[0], key=plain[0].index)  # the latest new word: random models seldom end
+            path, changed = encdec.save(model, folder / f"{name}-ends", config), 0
+            plain = [generate(path, source, "-n", 60)["samples"][0]["ids"] for source in sources]
+            for k, rules in enumerate(RULES):
+                path = encdec.save(model, folder / f"{name}{k}", {**config, **(rules if k % 2 else {"num_beams": 7})})
+                if k % 2 == 0:
+                    said = {field: config[field] for field in tokens if field in config}
+                    (path / "generation_config.json").write_text(json.dumps({**said, **rules}))
+                peer, own = encdec.load(path), {"max_length", "max_new_tokens"} & rules.keys()
+                for source, before in zip(sources, plain):
+                    length = [[], {}] if own else [["-n", "60"], {"max_new_tokens": 60}]
+                    got, want = obeyed(path, peer, source, *length[0], **length[1])
+                    assert got == want, f"{name} {rules}: {got} is not {want}"
+                    changed += got != before
+            print(f"{name}: {2 * len(RULES)} texts under rules are the same, {changed} unlike the plain ones", flush=True)
+            assert changed > len(RULES), changed
+
+
 if __name__ == "__main__":
     common.main(globals())

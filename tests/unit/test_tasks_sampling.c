@@ -1,5 +1,5 @@
 /* Choosing the next token: each step by its definition, the limits, and the draw. */
-#include "headscope/tasks.h"
+#include "tasks/rules.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -152,11 +152,40 @@ static void test_log_prob(void **unused)
     assert_true(hsc_log_prob(logits, 3, 2) == -INFINITY);
 }
 
+/* Which of four tokens may follow ids [n], as bits. */
+static unsigned allowed(hsc__rules rules, const hsc_token *ids, size_t n)
+{
+    float logits[N] = {0};
+    unsigned bits = 0;
+    hsc__rule_out(&rules, ids, n, logits, N);
+    for (int i = 0; i < N; i++) bits |= (unsigned)(logits[i] > -INFINITY) << i;
+    return bits;
+}
+
+static void test_rules(void **unused)
+{
+    (void)unused;
+    static const hsc_token barred[] = {2, 99, -1}, ends[] = {3}, text[] = {0, 1, 2, 0, 1};
+    assert_int_equal(allowed((hsc__rules){0}, text, 5), 0xF);
+    assert_int_equal(allowed((hsc__rules){.barred = barred, .n_barred = 3}, text, 5), 0xB);
+    hsc__rules ended = {.ends = ends, .n_ends = 1, .least = 5};
+    assert_int_equal(allowed(ended, text, 4), 0x7);
+    assert_int_equal(allowed(ended, text, 5), 0xF);
+    assert_int_equal(allowed((hsc__rules){.no_repeat = 1}, text, 5), 0x8);
+    assert_int_equal(allowed((hsc__rules){.no_repeat = 2}, text, 5), 0xB); /* "1 2" stands there */
+    assert_int_equal(allowed((hsc__rules){.no_repeat = 3}, text, 5), 0xB); /* "0 1 2" */
+    assert_int_equal(allowed((hsc__rules){.no_repeat = 4}, text, 5), 0xF);
+    assert_int_equal(allowed((hsc__rules){.no_repeat = 2}, text, 2), 0xF); /* "1 0" does not stand yet */
+    assert_int_equal(allowed((hsc__rules){.no_repeat = 9}, text, 5), 0xF);
+    assert_int_equal(hsc__rules_check(-1, 0, NULL), HSC_EINVAL);
+    assert_int_equal(hsc__rules_check(0, -1, NULL), HSC_EINVAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_top_p),     cmocka_unit_test(test_other_filters),
                                        cmocka_unit_test(test_penalties), cmocka_unit_test(test_order),
                                        cmocka_unit_test(test_limits),    cmocka_unit_test(test_draw),
-                                       cmocka_unit_test(test_log_prob)};
+                                       cmocka_unit_test(test_log_prob),  cmocka_unit_test(test_rules)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
