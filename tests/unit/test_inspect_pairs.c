@@ -291,16 +291,16 @@ static void test_out_of_memory(void **unused)
         "{\"id\": \"r\", \"T\": 6, \"ids\": [9, 1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6]}\n"};
     for (int t = 0; t < 3; t++) run_out_of_memory(texts[t]);
     /* Prompts that do not fit what is left of the list's memory, so that their copies are allocations of their own. */
-    enum { BLANKS = 70000 };
-    char *ioi = malloc(2 * (BLANKS + 200));
+    enum { BLANKS = 70000, ROOM = 2 * (BLANKS + 200) };
+    char *ioi = malloc(ROOM);
     size_t n = 0;
     assert_non_null(ioi);
     for (int i = 0; i < 2; i++)
-        n +=
-            (size_t)sprintf(ioi + n,
-                            "{\"id\": \"%d\", \"twin\": \"%d\", \"io\": \"%s\", \"prompt\": \"Ann and Bob: %s%*s to\", "
-                            "\"name_spans\": [[0, 3], [8, 11]], \"s2_span\": [13, 16]}\n",
-                            i, 1 - i, i ? "Bob" : "Ann", i ? "Ann" : "Bob", BLANKS, "");
+        n += (size_t)snprintf(
+            ioi + n, ROOM - n,
+            "{\"id\": \"%d\", \"twin\": \"%d\", \"io\": \"%s\", \"prompt\": \"Ann and Bob: %s%*s to\", "
+            "\"name_spans\": [[0, 3], [8, 11]], \"s2_span\": [13, 16]}\n",
+            i, 1 - i, i ? "Bob" : "Ann", i ? "Ann" : "Bob", BLANKS, "");
     run_out_of_memory(ioi);
     free(ioi);
 }
