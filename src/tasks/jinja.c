@@ -85,9 +85,9 @@ static hsc_status add(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *a
     if (node->text[0] == '+' && (a->kind != HSC__J_STRING || b->kind != HSC__J_STRING))
         return hsc__jrun_fail(r, node->line, HSC_EFORMAT, "%s and %s cannot be added", hsc__jkind_name(a),
                               hsc__jkind_name(b));
-    hsc__jwrite(&text, a);
-    hsc__jwrite(&text, b);
-    return hsc__jkeep(r, &text, out);
+    hsc_status status = hsc__jwrite(r, node->line, &text, a, false);
+    if (status == HSC_OK) status = hsc__jwrite(r, node->line, &text, b, false);
+    return hsc__jkeep(r, status, &text, out);
 }
 
 /* Floored, as Python's. */
@@ -207,8 +207,8 @@ static hsc_status evaluate_slice(hsc__jrun *r, const hsc__jnode *node, hsc__jval
         items[out->n++] = list.items[i];
     if (of.kind != HSC__J_STRING) return HSC_OK;
     hsc__string text = {0};
-    for (size_t i = 0; i < out->n; i++) hsc__jwrite(&text, &items[i]);
-    return hsc__jkeep(r, &text, out);
+    for (size_t i = 0; i < out->n; i++) hsc__string_add(&text, items[i].text, items[i].n);
+    return hsc__jkeep(r, HSC_OK, &text, out);
 }
 
 static hsc_status evaluate_list(hsc__jrun *r, const hsc__jnode *node, hsc__jvalue *out)
@@ -291,7 +291,7 @@ static hsc_status format_now(hsc__jrun *r, const hsc__jnode *node, const hsc__jv
         if (format->text[i] != '%') hsc__string_add(&text, format->text + i, 1);
         else known = ++i < format->n && write_time(&text, format->text[i], &now);
     }
-    if (known) return hsc__jkeep(r, &text, out);
+    if (known) return hsc__jkeep(r, HSC_OK, &text, out);
     hsc__string_free(&text);
     return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "strftime_now of '%.*s'",
                           (int)(format->n < 60 ? format->n : 60), format->text);
@@ -353,9 +353,7 @@ static hsc_status call_macro(hsc__jrun *r, const hsc__jnode *node, const hsc__jn
     hsc_status status = execute(r, macro->kids[0]);
     r->frame = outer;
     r->out = before;
-    if (status == HSC_OK) return hsc__jkeep(r, &text, out);
-    hsc__string_free(&text);
-    return status;
+    return hsc__jkeep(r, status, &text, out);
 }
 
 static hsc_status evaluate_call(hsc__jrun *r, const hsc__jnode *node, hsc__jvalue *out)
@@ -532,9 +530,7 @@ static hsc_status execute_set(hsc__jrun *r, const hsc__jnode *node)
         r->out = &text;
         hsc_status status = execute(r, node->kids[1]);
         r->out = before;
-        if (status != HSC_OK) hsc__string_free(&text);
-        HSC_TRY(status);
-        HSC_TRY(hsc__jkeep(r, &text, &value));
+        HSC_TRY(hsc__jkeep(r, status, &text, &value));
     } else {
         HSC_TRY(evaluate(r, node->kids[1], &value));
     }
@@ -565,7 +561,7 @@ static hsc_status execute(hsc__jrun *r, const hsc__jnode *node)
     case HSC__J_TEXT: hsc__string_add(r->out, node->text, node->n); return HSC_OK;
     case HSC__J_OUTPUT:
         HSC_TRY(evaluate(r, node->kids[0], &value));
-        hsc__jwrite(r->out, &value);
+        HSC_TRY(hsc__jwrite(r, node->line, r->out, &value, false));
         return r->out->n < (size_t)1 << 30 ? HSC_OK : hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "it is endless");
     case HSC__J_IF: return execute_if(r, node);
     case HSC__J_FOR: return execute_for(r, node);

@@ -49,14 +49,12 @@ hsc__jvalue hsc__jstring(const char *text, size_t n);
 hsc__jvalue hsc__jbool(bool is_true);
 hsc__jvalue hsc__jint(int64_t number);
 bool hsc__jtruth(const hsc__jvalue *v);
+/* Lists are gone through, to a depth and a length that no template has use for; what lies behind that is not equal. */
 bool hsc__jequal(const hsc__jvalue *a, const hsc__jvalue *b);
 const char *hsc__jkind_name(const hsc__jvalue *v);
 /* NULL when the dict has no such key. */
 const hsc__jvalue *hsc__jget(const hsc__jdict *dict, const char *key, size_t n);
 bool hsc__jput(hsc__arena *arena, hsc__jdict *dict, const char *key, size_t n, const hsc__jvalue *value);
-/* As str() writes it, and as json.dumps does. */
-void hsc__jwrite(hsc__string *out, const hsc__jvalue *v);
-void hsc__jwrite_json(hsc__string *out, const hsc__jvalue *v);
 
 /* -------------------------------------------------------------------------------------------------------- tree ---- */
 
@@ -168,8 +166,10 @@ hsc_status hsc__jfilter(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue 
 hsc_status hsc__jtest(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *args, size_t n, bool *out);
 /* The characters (code points) of a string as a list of strings; the elements of a list; the keys of a dict. */
 hsc_status hsc__jelements(hsc__jrun *r, int line, const hsc__jvalue *v, hsc__jvalue *out);
-/* Moves a string that was built to the arena; frees it. */
-hsc_status hsc__jkeep(hsc__jrun *r, hsc__string *text, hsc__jvalue *out);
+/* Appends a value as str() writes it, or as json.dumps does. HSC_EUNSUPPORTED: it holds itself, or has no end. */
+hsc_status hsc__jwrite(hsc__jrun *r, int line, hsc__string *out, const hsc__jvalue *v, bool json);
+/* Moves a string that was built to the arena; frees it. What went wrong while it was built is handed on. */
+hsc_status hsc__jkeep(hsc__jrun *r, hsc_status status, hsc__string *text, hsc__jvalue *out);
 
 /* Renders a template with global variables. HSC_EINVAL: the template itself refuses (raise_exception).
  * HSC_EUNSUPPORTED, HSC_EFORMAT, HSC_ENOMEM. */

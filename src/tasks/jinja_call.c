@@ -8,8 +8,12 @@ static bool named(const char *name, size_t n, const char *wanted)
     return strlen(wanted) == n && memcmp(name, wanted, n) == 0;
 }
 
-hsc_status hsc__jkeep(hsc__jrun *r, hsc__string *text, hsc__jvalue *out)
+hsc_status hsc__jkeep(hsc__jrun *r, hsc_status status, hsc__string *text, hsc__jvalue *out)
 {
+    if (status != HSC_OK) {
+        hsc__string_free(text);
+        return status;
+    }
     char *kept = text->failed ? NULL : hsc__arena_strndup(r->arena, text->data ? text->data : "", text->n);
     size_t n = text->n;
     hsc__string_free(text);
@@ -101,7 +105,7 @@ static hsc_status replace(hsc__jrun *r, const hsc__jvalue *args, hsc__jvalue *ou
         hsc__string_add(&text, args[2].text, args[2].n);
     }
     hsc__string_add(&text, at, (size_t)(end - at));
-    return hsc__jkeep(r, &text, out);
+    return hsc__jkeep(r, HSC_OK, &text, out);
 }
 
 /* Upper, lower, capitalize and title, of ASCII letters; others stay. */
@@ -117,7 +121,7 @@ static hsc_status change_case(hsc__jrun *r, const hsc__jvalue *s, char how, hsc_
         begins = !letter;
         hsc__string_add(&text, &c, 1);
     }
-    return hsc__jkeep(r, &text, out);
+    return hsc__jkeep(r, HSC_OK, &text, out);
 }
 
 static bool ends_in(const hsc__jvalue *s, const hsc__jvalue *part, bool start)
@@ -192,18 +196,19 @@ static hsc_status join(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *
     hsc__string text = {0};
     hsc__jvalue list;
     HSC_TRY(hsc__jelements(r, node->line, &args[0], &list));
-    for (size_t i = 0; i < list.n; i++) {
-        if (i && n > 1) hsc__jwrite(&text, &args[1]);
-        hsc__jwrite(&text, &list.items[i]);
+    hsc_status status = HSC_OK;
+    for (size_t i = 0; i < list.n && status == HSC_OK; i++) {
+        if (i && n > 1) status = hsc__jwrite(r, node->line, &text, &args[1], false);
+        if (status == HSC_OK) status = hsc__jwrite(r, node->line, &text, &list.items[i], false);
     }
-    return hsc__jkeep(r, &text, out);
+    return hsc__jkeep(r, status, &text, out);
 }
 
-static hsc_status as_text(hsc__jrun *r, const hsc__jvalue *v, bool json, hsc__jvalue *out)
+static hsc_status as_text(hsc__jrun *r, int line, const hsc__jvalue *v, bool json, hsc__jvalue *out)
 {
     hsc__string text = {0};
-    (json ? hsc__jwrite_json : hsc__jwrite)(&text, v);
-    return hsc__jkeep(r, &text, out);
+    hsc_status status = hsc__jwrite(r, line, &text, v, json);
+    return hsc__jkeep(r, status, &text, out);
 }
 
 /* selectattr("role", "equalto", "system"), rejectattr; without a test the attribute's truth. */
@@ -244,8 +249,8 @@ hsc_status hsc__jfilter(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue 
     bool string = args[0].kind == HSC__J_STRING;
     if (named(name, n_name, "length") || named(name, n_name, "count")) return length_of(r, node, &args[0], out);
     if (named(name, n_name, "trim") && string) return string_method(r, node, "strip", 5, args, n, out);
-    if (named(name, n_name, "tojson")) return as_text(r, &args[0], true, out);
-    if (named(name, n_name, "string")) return as_text(r, &args[0], false, out);
+    if (named(name, n_name, "tojson")) return as_text(r, node->line, &args[0], true, out);
+    if (named(name, n_name, "string")) return as_text(r, node->line, &args[0], false, out);
     if (named(name, n_name, "join")) return join(r, node, args, n, out);
     if (named(name, n_name, "list")) return hsc__jelements(r, node->line, &args[0], out);
     if (named(name, n_name, "selectattr")) return select_by(r, node, args, n, true, out);

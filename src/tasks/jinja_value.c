@@ -39,19 +39,29 @@ static bool is_number(const hsc__jvalue *v)
     return v->kind == HSC__J_INT || v->kind == HSC__J_BOOL;
 }
 
-bool hsc__jequal(const hsc__jvalue *a, const hsc__jvalue *b)
+enum { MAX_NESTED = 200, MAX_COMPARED = 1 << 20, MAX_WRITTEN = 1 << 28 };
+
+/* `left`: comparisons that may still be made. A namespace can make lists that hold one another many times over. */
+static bool equal(const hsc__jvalue *a, const hsc__jvalue *b, int depth, int *left)
 {
+    if (depth > MAX_NESTED || --*left < 0) return false;
     if (is_number(a) && is_number(b))
         return (a->kind == HSC__J_INT ? a->number : a->is_true) == (b->kind == HSC__J_INT ? b->number : b->is_true);
     if (a->kind != b->kind) return false;
     if (a->kind == HSC__J_STRING) return a->n == b->n && (a->n == 0 || memcmp(a->text, b->text, a->n) == 0);
     if (a->kind == HSC__J_LIST) {
         for (size_t i = 0; i < a->n && a->n == b->n; i++)
-            if (!hsc__jequal(&a->items[i], &b->items[i])) return false;
+            if (!equal(&a->items[i], &b->items[i], depth + 1, left)) return false;
         return a->n == b->n;
     }
     if (a->kind == HSC__J_DICT) return a->dict == b->dict;
     return a->kind == HSC__J_NONE || a->kind == HSC__J_UNDEFINED;
+}
+
+bool hsc__jequal(const hsc__jvalue *a, const hsc__jvalue *b)
+{
+    int left = MAX_COMPARED;
+    return equal(a, b, 0, &left);
 }
 
 const char *hsc__jkind_name(const hsc__jvalue *v)
@@ -109,26 +119,32 @@ static void write_quoted(hsc__string *out, const hsc__jvalue *v, char quote)
     hsc__string_add(out, &quote, 1);
 }
 
-/* Inside a list or mapping, and at the top of JSON. */
-static void write_nested(hsc__string *out, const hsc__jvalue *v, bool json)
+static bool write_nested(hsc__string *out, const hsc__jvalue *v, bool json, int depth);
+
+static bool write_elements(hsc__string *out, const hsc__jvalue *v, bool json, int depth)
 {
     bool dict = v->kind == HSC__J_DICT;
     size_t n = dict ? v->dict->n : v->n;
+    hsc__string_text(out, dict ? "{" : "[");
+    for (size_t i = 0; i < n; i++) {
+        if (i) hsc__string_text(out, ", ");
+        if (dict && !write_nested(out, &v->dict->items[2 * i], json, depth)) return false;
+        if (dict) hsc__string_text(out, ": ");
+        if (!write_nested(out, dict ? &v->dict->items[2 * i + 1] : &v->items[i], json, depth)) return false;
+    }
+    hsc__string_text(out, dict ? "}" : "]");
+    return true;
+}
+
+/* Inside a list or mapping, and at the top of JSON. False: a namespace that holds itself, or a text without end. */
+static bool write_nested(hsc__string *out, const hsc__jvalue *v, bool json, int depth)
+{
+    if (out->failed) return true; /* whoever keeps the text sees it */
+    if (depth > MAX_NESTED || out->n > MAX_WRITTEN) return false;
     switch (v->kind) {
     case HSC__J_STRING: write_quoted(out, v, json ? '"' : memchr(v->text, '\'', v->n) ? '"' : '\''); break;
     case HSC__J_LIST:
-    case HSC__J_DICT:
-        hsc__string_text(out, dict ? "{" : "[");
-        for (size_t i = 0; i < n; i++) {
-            if (i) hsc__string_text(out, ", ");
-            if (dict) {
-                write_nested(out, &v->dict->items[2 * i], json);
-                hsc__string_text(out, ": ");
-            }
-            write_nested(out, dict ? &v->dict->items[2 * i + 1] : &v->items[i], json);
-        }
-        hsc__string_text(out, dict ? "}" : "]");
-        break;
+    case HSC__J_DICT: return write_elements(out, v, json, depth + 1);
     case HSC__J_BOOL:
         hsc__string_text(out, json ? (v->is_true ? "true" : "false") : v->is_true ? "True" : "False");
         break;
@@ -138,15 +154,13 @@ static void write_nested(hsc__string *out, const hsc__jvalue *v, bool json)
     case HSC__J_FUNCTION:
     case HSC__J_MACRO: break;
     }
+    return true;
 }
 
-void hsc__jwrite(hsc__string *out, const hsc__jvalue *v)
+hsc_status hsc__jwrite(hsc__jrun *r, int line, hsc__string *out, const hsc__jvalue *v, bool json)
 {
-    if (v->kind == HSC__J_STRING) hsc__string_add(out, v->text, v->n);
-    else write_nested(out, v, false);
-}
-
-void hsc__jwrite_json(hsc__string *out, const hsc__jvalue *v)
-{
-    write_nested(out, v, true);
+    if (v->kind == HSC__J_STRING && !json) hsc__string_add(out, v->text, v->n);
+    else if (!write_nested(out, v, json, 0))
+        return hsc__jrun_fail(r, line, HSC_EUNSUPPORTED, "a value does not come to an end");
+    return HSC_OK;
 }

@@ -54,6 +54,10 @@ static void test_language(void **unused)
     }
 }
 
+/* A value that is put into a list over and over. */
+#define NEST(times, into)                                                                                              \
+    "{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(" times ") %}{% set ns.a = " into " %}{% endfor %}"
+
 static void test_refused(void **unused)
 {
     (void)unused;
@@ -71,7 +75,12 @@ static void test_refused(void **unused)
                   HSC_EUNSUPPORTED, "does not come to an end"},
                  {"{% for i in range(99999) %}{% for j in range(99999) %}x{% endfor %}{% endfor %}", HSC_EUNSUPPORTED,
                   "does not come to an end"},
-                 {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", HSC_EUNSUPPORTED, "does not come to an end"}};
+                 {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", HSC_EUNSUPPORTED, "does not come to an end"},
+                 {"{% set ns = namespace() %}{% set ns.me = ns %}\n{{ ns }}", HSC_EUNSUPPORTED,
+                  "line 2: a value does not come to an end"},
+                 {NEST("9999", "[ns.a]") "{{ ns.a | tojson }}", HSC_EUNSUPPORTED, "a value does not come to an end"},
+                 {NEST("99", "[ns.a, ns.a]") "{{ 'x' ~ ns.a }}", HSC_EUNSUPPORTED, "a value does not come to an end"},
+                 {NEST("99", "[ns.a, ns.a]") "{{ ns.a | join }}", HSC_EUNSUPPORTED, "a value does not come to an end"}};
     char got[1024], deep[2000];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(render(cases[i].text, got, sizeof got), cases[i].status);
@@ -83,6 +92,11 @@ static void test_refused(void **unused)
     assert_int_equal(render(deep, got, sizeof got), HSC_EUNSUPPORTED);
     for (size_t i = 0; i + 4 < sizeof deep; i += 4) memcpy(deep + i, i ? "not " : " {{ ", 4);
     assert_int_equal(render(deep, got, sizeof got), HSC_EUNSUPPORTED);
+    /* Two values that hold themselves twice, a hundred levels down, are not compared to the end of time. */
+    static const char equal[] = NEST("99", "[ns.a, ns.a]") "{% for i in range(99) %}{% set ns.b = [ns.b, ns.b] %}"
+                                                           "{% endfor %}{{ ns.a == ns.b }}";
+    assert_int_equal(render(equal, got, sizeof got), HSC_OK);
+    assert_string_equal(got, "False");
 }
 
 static void test_out_of_memory(void **unused)
