@@ -39,7 +39,7 @@ static bool is_number(const hsc__jvalue *v)
     return v->kind == HSC__J_INT || v->kind == HSC__J_BOOL;
 }
 
-enum { MAX_NESTED = 200, MAX_COMPARED = 1 << 20, MAX_WRITTEN = 1 << 28 };
+enum { MAX_NESTED = 200, MAX_COMPARED = 1 << 20, MAX_WRITTEN = 1 << 24 };
 
 /* `left`: comparisons that may still be made. A namespace can make lists that hold one another many times over. */
 static bool equal(const hsc__jvalue *a, const hsc__jvalue *b, int depth, int *left)
