@@ -82,6 +82,7 @@ static hsc_status next_line(void *user, int64_t index, hsc_corpus_text *out, int
         if (fseeko(c->file, 0, SEEK_SET) != 0) return reading_failed(c, err);
         c->number = 0;
     }
+    HSC_FAIL_IF(hsc__cli_interrupted(), HSC_ECANCELED, "stopped at text %lld", (long long)index);
     for (;;) {
         errno = 0;
         ssize_t n = getline(&c->line, &c->capacity, c->file);

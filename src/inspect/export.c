@@ -50,7 +50,7 @@ static hsc_status check(run *r, const char *path, hsc_error *err)
     return HSC_OK;
 }
 
-/* The next text, cut to the context. */
+/* The next text, which has a token. */
 static hsc_status next_text(run *r, int64_t index, hsc_corpus_text *text, int *is_end, hsc_error *err)
 {
     *is_end = 0;

@@ -1,9 +1,13 @@
 """headscope export: rows and index are those of single runs, packs change nothing, and what is refused."""
 
+import os
+import signal
+import subprocess
+import time
 import zipfile
 import unittest
 
-from program import DATA, ProgramTest, main, read_npz
+from program import DATA, PROGRAM, ProgramTest, environment, main, read_npz
 
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, width 64, context 512
 LINES = ["Once upon a time there was a dog.", "", "Lily ran.", "Tom had a big red ball and a cat."] + ["The end."] * 70
@@ -69,6 +73,24 @@ class Export(ProgramTest):
         self.corpus.write_text("a " * 600 + "\n")
         got, _ = self.export("--layer", "L0")
         self.assertEqual((got["n_cut"], got["n_rows"]), (1, 512))
+
+    def test_stopped(self):
+        """Ctrl-C ends it while the corpus is read and while rows are written; nothing stays."""
+        self.corpus.write_text((LINES[0] * 8 + "\n") * 60000)
+        before = sorted(os.listdir(self.folder))
+        for writing in (False, True):
+            words = [PROGRAM, "export", "-m", STORIES, self.corpus, "-o", self.out]
+            process = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            self.addCleanup(process.kill)
+            time.sleep(0.1)
+            while writing and process.poll() is None and sorted(os.listdir(self.folder)) == before:
+                time.sleep(0.002)
+            start = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=100)
+            self.assertEqual(process.returncode, 130)
+            self.assertLess(time.monotonic() - start, 5)
+            self.assertEqual(sorted(os.listdir(self.folder)), before)
 
     def test_refused(self):
         words = ("export", "-m", STORIES, self.corpus)
