@@ -256,7 +256,7 @@ typedef struct hsc_config {
     int is_gated;      /* non-zero: the feed-forward has a gate (the site mlp_up exists) */
     int n_segments;    /* segments that tokens may belong to (the site token_type_embed exists); 0: none */
     int is_sinusoidal; /* non-zero: the positions that are added were not learned (Marian) */
-    int is_relative;   /* non-zero: scores are biased by the distance of query and key (T5) */
+    int is_relative;   /* non-zero: scores are biased by the distance of query and key (T5, BLOOM) */
 } hsc_config;
 
 /* A tensor of a file has at most this many dimensions; one with more is refused. */

@@ -47,7 +47,8 @@ typedef struct hsc__layer {
      * keys have what the ends have (T5). NULL: none. */
     const float *bias;
     int bias_span;
-    hsc__cross cross; /* scores are scaled by attn_scale too */
+    const float *alibi; /* [n_heads]: slope times (key position - query position) is added too (BLOOM). NULL: none */
+    hsc__cross cross;   /* scores are scaled by attn_scale too */
 } hsc__layer;
 
 typedef struct hsc__desc hsc__desc;

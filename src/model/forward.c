@@ -229,6 +229,7 @@ static hsc__attention attention_of(const hsc_session *s, const hsc__layer *l, bo
     job.cap = l->attn_cap;
     job.bias = l->bias;
     job.bias_span = l->bias_span;
+    job.alibi = l->alibi;
     return job;
 }
 

@@ -50,6 +50,8 @@ DISTILBERT = {"model_type": "distilbert", "architectures": ["DistilBertForMasked
 MODERNBERT = {**_COMMON, "model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"], "local_attention": 8,
               "num_hidden_layers": 5, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1,
               "sep_token_id": 2}
+BLOOM = {"model_type": "bloom", "architectures": ["BloomForCausalLM"], "vocab_size": 97, "hidden_size": 32,
+         "n_layer": 3, "n_head": 4, "layer_norm_epsilon": 1e-5, "seq_length": 64}
 OPT = {**_COMMON, "model_type": "opt", "architectures": ["OPTForCausalLM"], "ffn_dim": 72, "intermediate_size": ...}
 
 
@@ -242,16 +244,17 @@ def calibrate(folder, config, tensors, ids, seed, types=None):
     for i in range(model.config.num_hidden_layers):
         aims = random.uniform(*SPREAD, model.config.num_attention_heads)
         for _ in range(6 if capped else 1):
-            spread = reference.score_spread(reference.activations(model, ids, types)[f"attn_scores.{i}"])
+            scores = reference.activations(model, ids, types)[f"attn_scores.{i}"]
+            spread = reference.score_spread(scores, config["model_type"])
             factors = [2 / spread.mean()] if shared else aims / spread
             for head, factor in enumerate(factors):
                 scale_query(tensors, model.config, i, head, factor)
                 scale_query(body, model.config, i, head, factor)
 
 
-def assert_spread(f32):
+def assert_spread(f32, kind=None):
     """Every head's scores have a standard deviation of 1 to 3, as transformers computes them; the range found."""
-    spreads = np.concatenate([reference.score_spread(value) for name, value in f32.items()
+    spreads = np.concatenate([reference.score_spread(value, kind) for name, value in f32.items()
                               if name.startswith("attn_scores")])
     assert 1.0 <= spreads.min() and spreads.max() <= 3.0, f"scores spread {spreads.min():.2f} to {spreads.max():.2f}"
     return float(spreads.min()), float(spreads.max())
@@ -293,7 +296,7 @@ def gguf_names(config):
     """A function from a tensor's Hugging Face name to llama.cpp's, which is the gguf package's own."""
     member = gguf.MODEL_ARCH[gguf_arch(config).replace("-", "_").upper()]
     mapping = gguf.get_tensor_name_map(member, config.get("n_layer") or config["num_hidden_layers"])
-    base, bare = FAMILIES[config["model_type"]].base, config["model_type"] in (*BERTS, "modernbert")
+    base, bare = FAMILIES[config["model_type"]].base, config["model_type"] in (*BERTS, "modernbert", "bloom")
 
     def name_of(name):
         full = name if is_head(name, config["model_type"]) or bare else base + name
@@ -331,21 +334,22 @@ def gguf_keys(writer, config):
     if kind == "gpt2":
         _gguf_gpt2_keys(writer, config)
         return
-    n_heads, d = config["num_attention_heads"], config["hidden_size"]
+    family = FAMILIES[kind]
+    made = AutoConfig.for_model(**{k: v for k, v in config.items() if k != "architectures"})
+    n_heads, d = made.num_attention_heads, config["hidden_size"]
     d_head = config.get("head_dim") or d // n_heads
-    writer.add_context_length(config["max_position_embeddings"] - gguf_offset(config))
+    writer.add_context_length(config["seq_length"] if kind == "bloom" else
+                              config["max_position_embeddings"] - gguf_offset(config))
     writer.add_embedding_length(d)
-    writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_block_count(made.num_hidden_layers)
+    writer.add_feed_forward_length(4 * d if kind == "bloom" else config["intermediate_size"])
     writer.add_head_count(n_heads)
     writer.add_head_count_kv(config.get("num_key_value_heads") or n_heads)
     if d_head * n_heads != d:
         writer.add_key_length(d_head)
         writer.add_value_length(d_head)
-    if kind not in BERTS:
+    if kind not in BERTS and kind != "bloom":
         _gguf_rope_keys(writer, config, d_head)
-    family = FAMILIES[kind]
-    made = AutoConfig.for_model(**{k: v for k, v in config.items() if k != "architectures"})
     (writer.add_layer_norm_rms_eps if family.norm == "rms" else writer.add_layer_norm_eps)(family.eps(made))
     writer.add_vocab_size(config["vocab_size"])
     window = config["local_attention"] if kind == "modernbert" else config.get("sliding_window")
@@ -367,8 +371,8 @@ def in_gguf_order(name, array, config):
         return array.T if name.endswith((".c_attn.weight", ".c_proj.weight", ".c_fc.weight")) else array
     if name == "embeddings.position_embeddings.weight":
         return array[gguf_offset(config):]
-    n_heads = config["num_attention_heads"]
-    if kind == "gpt_neox" and ".query_key_value." in name:  # head by head becomes all of q, then k, then v
+    n_heads = config["n_head"] if kind == "bloom" else config["num_attention_heads"]
+    if kind in ("gpt_neox", "bloom") and ".query_key_value." in name:  # head by head becomes all of q, then k, then v
         return array.reshape(n_heads, 3, -1, *array.shape[1:]).swapaxes(0, 1).reshape(array.shape)
     if kind not in ("llama", "mistral"):
         return array

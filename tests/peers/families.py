@@ -52,6 +52,7 @@ class Family:
     stored_scale: Callable = lambda c: 1.0  # where it does
     scale: Callable = lambda c, i: head_width(c) ** -0.5
     cap: Callable = lambda c: None
+    alibi: bool = False  # scores fall with the distance, by a slope of each head
     logit_cap: Callable = lambda c: None
     window: Callable = lambda c, i: None  # keys with a distance below it are seen
     rope_kind: Callable = lambda c, i: None  # the layer kind, where each has a rotation of its own
@@ -112,6 +113,14 @@ FAMILIES = {
         ln2="gpt_neox.layers.{i}.post_attention_layernorm", ln_final="gpt_neox.final_layer_norm",
         rotary="gpt_neox.rotary_emb", norm="layer", eps=lambda c: c.layer_norm_eps, fused="heads",
         parallel=lambda c: c.use_parallel_residual),
+    "bloom": Family(
+        base="transformer.", layer="transformer.h.{i}", attention="transformer.h.{i}.self_attention",
+        embed="transformer.word_embeddings", ln_embed="transformer.word_embeddings_layernorm",
+        q="transformer.h.{i}.self_attention.query_key_value", o="transformer.h.{i}.self_attention.dense",
+        w_in="transformer.h.{i}.mlp.dense_h_to_4h", w_out="transformer.h.{i}.mlp.dense_4h_to_h",
+        ln1="transformer.h.{i}.input_layernorm", ln2="transformer.h.{i}.post_attention_layernorm",
+        ln_final="transformer.ln_f", norm="layer", eps=lambda c: c.layer_norm_epsilon, act=lambda c: "gelu_new",
+        fused="heads", alibi=True),
     "opt": Family(
         base="model.", layer="model.decoder.layers.{i}", attention="model.decoder.layers.{i}.self_attn",
         embed="model.decoder.embed_tokens", pos="model.decoder.embed_positions", pos_offset=lambda c: 2,

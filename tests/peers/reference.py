@@ -9,8 +9,9 @@ import math
 
 import numpy as np
 import torch
-from families import family_for, family_of, head_act, head_width
+from families import FAMILIES, family_for, family_of, head_act, head_width
 from transformers.activations import ACT2FN
+from transformers.models.bloom.modeling_bloom import _get_alibi_slopes
 
 # The float64 forward and transformers' float32 one are the same function as long as they agree this well.
 AGREE = 1e-4
@@ -48,9 +49,11 @@ def both(model, ids, types=None):
     return f32, f64
 
 
-def score_spread(scores):
+def score_spread(scores, kind=None):
     """Standard deviation of each head's visible scores about their row's mean: [n_heads]. A shift of a whole row does
-    not change its pattern, so it does not count."""
+    not change its pattern, so it does not count, nor does what the distance alone adds in a model of this kind."""
+    if kind and FAMILIES[kind].alibi:
+        scores = scores - _alibi(*scores.shape[:2], torch.float32).numpy()
     seen = np.isfinite(scores)
     mean = np.where(seen, scores, 0).sum(-1, keepdims=True) / seen.sum(-1, keepdims=True)
     square = np.where(seen, scores - mean, 0) ** 2
@@ -66,7 +69,7 @@ class _Hooks:
 
     def output(self, module, *names, split=None, pick=None):
         def keep(_, __, out):
-            out = out if pick is None else out[pick]
+            out = out[pick or 0] if isinstance(out, tuple) else out
             for name, part in zip(names, out.split(split, -1) if split else [out]):
                 self.sites[name] = part.detach().clone()
         self.handles.append(self.model.get_submodule(module).register_forward_hook(keep))
@@ -127,6 +130,12 @@ def _visible(family, config, i, n):
     return seen if window is None else seen & (distance.abs() < window)
 
 
+def _alibi(n_heads, n, dtype):
+    """[n_heads][n_query][n_key]: each head's slope times key - query."""
+    at = torch.arange(n)
+    return _get_alibi_slopes(n_heads, "cpu").to(dtype)[:, None, None] * (at[None] - at[:, None])
+
+
 def _scores(family, config, i, q, k):
     """Masked scores [..][n_heads][n_query][n_key] of q [..][n_pos][n_heads][d] and k [..][n_pos][n_kv_heads][d]."""
     k = k.repeat_interleave(q.shape[-2] // k.shape[-2], dim=-2)
@@ -134,6 +143,8 @@ def _scores(family, config, i, q, k):
     cap = family.cap(config)
     if cap is not None:
         scores = cap * torch.tanh(scores / cap)
+    if family.alibi:  # transformers adds slope times the key's position: the same but for what softmax does not see
+        scores = scores + _alibi(scores.shape[-3], scores.shape[-1], scores.dtype)
     return scores.masked_fill(~_visible(family, config, i, scores.shape[-1]), -math.inf)
 
 

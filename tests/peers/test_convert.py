@@ -69,7 +69,7 @@ def test_random_checkpoints():
 
 def test_refused_by_name():
     """What is not converted between folders and GGUF is said by name, and nothing is written."""
-    cases = {"gpt_neox": make.GPT_NEOX, "opt": make.OPT, "phi3": make.PHI3, "gemma2": make.GEMMA2,
+    cases = {"gpt_neox": make.GPT_NEOX, "opt": make.OPT, "bloom": make.BLOOM, "phi3": make.PHI3, "gemma2": make.GEMMA2,
              "gemma3_text": make.GEMMA3, "bert": make.BERT, "roberta": make.ROBERTA, "distilbert": make.DISTILBERT,
              "modernbert": make.MODERNBERT}
     with scratch() as folder:

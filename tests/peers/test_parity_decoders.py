@@ -72,6 +72,12 @@ SHAPES = [
     ("neox-no-bias", make.GPT_NEOX, {"attention_bias": False, "tie_word_embeddings": True}, {}, (33,)),
     ("neox-many-heads", make.GPT_NEOX, {"hidden_size": 160, "num_attention_heads": 20, "num_hidden_layers": 2,
                                         "layer_norm_eps": 1e-3}, {"n_shards": 3}, (40,)),
+    ("bloom", make.BLOOM, {}, {}, (1, 2, 33, 64)),
+    ("bloom-odd-heads", make.BLOOM, {"hidden_size": 96, "n_head": 12, "layer_norm_epsilon": 1e-3}, {"prefix": False}, (40,)),
+    ("bloom-wide", make.BLOOM, {"hidden_size": 80, "n_head": 20, "tie_word_embeddings": False, "n_layer": 2},
+     {"n_shards": 3}, (64,)),
+    ("bloom-old-fields", make.BLOOM, {"hidden_size": ..., "n_embed": 32, "n_head": ..., "num_attention_heads": 1,
+                                      "n_layer": ..., "num_hidden_layers": 2}, {"dtype": "F16"}, (33,)),
     ("opt", make.OPT, {}, {}, (1, 2, 33, 64)),
     ("opt-after", make.OPT, {"do_layer_norm_before": False}, {}, (33,)),
     ("opt-no-bias", make.OPT, {"enable_bias": False, "activation_function": "gelu"}, {"prefix": False}, (33,)),
@@ -148,7 +154,8 @@ def test_gemma3_with_pictures():
 
 def test_greedy():
     """60 tokens written on, each from a cache that windows may have turned into a ring: transformers' own choice."""
-    bases = (make.MISTRAL, make.QWEN2, make.QWEN3, make.PHI3, make.GEMMA2, make.GEMMA3, make.GPT_NEOX, make.OPT)
+    bases = (make.MISTRAL, make.QWEN2, make.QWEN3, make.PHI3, make.GEMMA2, make.GEMMA3, make.GPT_NEOX, make.BLOOM,
+             make.OPT)
     with common.scratch() as folder:
         for seed, base in enumerate(bases, start=500):
             config = make.configuration(base, eos_token_id=96, bos_token_id=95)

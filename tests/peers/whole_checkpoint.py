@@ -16,7 +16,7 @@ def check(report, name, config, tensors, lengths, seed, **how):
         for n in sorted(lengths, reverse=True):
             f32, f64 = reference.both(peer, longest[:n])
             if n == max(lengths):
-                make.assert_spread(f32)
+                make.assert_spread(f32, config["model_type"])
             report.run(name, model, folder, f32, f64, ids=longest[:n])
         for level in common.isa_levels() if "wide" in name else ():
             f32, f64 = reference.both(peer, longest)

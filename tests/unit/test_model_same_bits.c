@@ -249,8 +249,15 @@ static void test_llama(void **unused)
     check_model(tiny_llama);
 }
 
+static void test_bloom(void **unused)
+{
+    (void)unused;
+    check_model(tiny_bloom);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama),
+                                       cmocka_unit_test(test_bloom)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,6 +230,12 @@ static void test_llama(void **unused)
     check_model(tiny_llama);
 }
 
+static void test_bloom(void **unused)
+{
+    (void)unused;
+    check_model(tiny_bloom);
+}
+
 /* The list is in order, each weight is its key's, and no key that is left out should stand before the last. */
 static void check_heaviest(const float *row, int n, int k, const float *weights, const int32_t *keys)
 {
@@ -388,8 +394,9 @@ static void test_options(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gpt2), cmocka_unit_test(test_llama),
-                                       cmocka_unit_test(test_heaviest_keys_of_long_rows),
-                                       cmocka_unit_test(test_odd_weights), cmocka_unit_test(test_options)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpt2),        cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_bloom),       cmocka_unit_test(test_heaviest_keys_of_long_rows),
+        cmocka_unit_test(test_odd_weights), cmocka_unit_test(test_options)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

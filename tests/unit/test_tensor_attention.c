@@ -25,12 +25,13 @@ typedef struct {
     hsc__kv kv;
     int sinks, block, n_blocks;
     const unsigned char *allowed; /* [n_blocks][n_blocks] or NULL */
+    const float *alibi;           /* [n_heads] or NULL */
 } fixture;
 
 static fixture make(int n_heads, int n_kv_heads, int d_head, int n_key)
 {
-    fixture f = {n_heads, n_kv_heads, d_head, n_key, 0, true, 0, 1 / sqrtf((float)d_head),
-                 NULL,    NULL,       NULL,   {0},   0, 0,    0, NULL};
+    fixture f = {n_heads, n_kv_heads, d_head, n_key, 0, true, 0,   1 / sqrtf((float)d_head), NULL, NULL,
+                 NULL,    {0},        0,      0,     0, NULL, NULL};
     size_t kv = (size_t)n_kv_heads * (size_t)d_head, cells = ((size_t)n_key + 255) / 256 * 256;
     f.q = random_array((size_t)n_key * (size_t)n_heads * (size_t)d_head, 2);
     f.k = random_array((size_t)n_key * kv, 2);
@@ -92,6 +93,7 @@ static float *run(const fixture *f, int first, int n, int n_key, int n_threads, 
                           .allowed = f->allowed,
                           .block = f->block,
                           .n_blocks = f->n_blocks,
+                          .alibi = f->alibi,
                           .q = f->q + (size_t)first * row,
                           .q_stride = row,
                           .z = z,
@@ -127,6 +129,7 @@ static void oracle(const fixture *f, int query, int head, int n_key, double *wei
         for (size_t i = 0; i < d; i++) s += (double)q[i] * k[i];
         s *= f->scale;
         if (f->cap > 0) s = f->cap * tanh(s / f->cap);
+        if (f->alibi) s += (double)f->alibi[head] * (j - query);
         weights[j] = sees(f, query, j) ? s : -INFINITY;
         if (weights[j] > max) max = weights[j];
     }
@@ -140,11 +143,13 @@ static void oracle(const fixture *f, int query, int head, int n_key, double *wei
 }
 
 /* Scores here stay under 4 d_head scale = 4 sqrt(d); their rounding error is at most d eps times that, and a weight's
- * relative error twice the scores' absolute one. */
+ * relative error twice the scores' absolute one. A bias by distance is rounded, so are the
+ * sum with it, the row's largest and the difference of both: by half an eps each. */
 static void compare(const fixture *f)
 {
     int n = f->n_key;
     float tolerance = 2 * (float)f->d_head * FLT_EPSILON * 4 * sqrtf((float)f->d_head) + 8 * FLT_EPSILON;
+    for (int h = 0; f->alibi && h < f->n_heads; h++) tolerance += 3 * FLT_EPSILON * f->alibi[h] * (float)n;
     watched w = {malloc((size_t)f->n_heads * (size_t)n * (size_t)n * sizeof(float)), n, n};
     double *weights = malloc((size_t)n * sizeof *weights), *z = malloc((size_t)f->d_head * sizeof *z);
     float *got = run(f, 0, n, n, 2, &w, NULL);
@@ -153,7 +158,7 @@ static void compare(const fixture *f)
             oracle(f, q, h, n, weights, z);
             const float *row = w.data + ((size_t)h * (size_t)n + (size_t)q) * (size_t)n;
             for (int j = 0; j < n; j++) {
-                assert_true(fabs(row[j] - weights[j]) <= tolerance * weights[j] + FLT_MIN);
+                assert_true(fabs(row[j] - weights[j]) <= tolerance * weights[j] + 2 * FLT_MIN);
                 if (weights[j] == 0) assert_true(row[j] == 0); /* masked: exactly nothing */
             }
             const float *z_row = got + ((size_t)q * (size_t)f->n_heads + (size_t)h) * (size_t)f->d_head;
@@ -229,6 +234,47 @@ static void test_masks(void **unused)
         for (int q = 0; q < MASK_KEYS; q += 13) { /* the same bits alone, where a block's rows are heads */
             float *one = run(&f, q, 1, f.causal ? q + 1 : MASK_KEYS, 1, NULL, NULL);
             assert_memory_equal(one, whole + q * 16, 16 * sizeof *one);
+            free(one);
+        }
+        free(whole);
+        drop(&f);
+    }
+}
+
+/* The slopes of ALiBi (Press et al. 2021), as the paper's own code has them: 2^(-8 k / n), and for a number that is no
+ * power of two those of the power below, then of the next one every other. */
+static void slopes(int n_heads, float *out)
+{
+    int below = 1;
+    while (2 * below <= n_heads) below *= 2;
+    for (int h = 0; h < below; h++) out[h] = (float)pow(2, -8.0 * (h + 1) / below);
+    for (int h = below; h < n_heads; h++) out[h] = (float)pow(2, -8.0 * (2 * (h - below) + 1) / (2 * below));
+}
+
+/* By the definition in double precision, beside every kind of mask; and the same bits from a query alone, where a
+ * block's rows are heads that share keys. */
+static void test_alibi(void **unused)
+{
+    (void)unused;
+    static const struct {
+        int heads, kv, n, window, sinks;
+        bool causal;
+    } cases[] = {{1, 1, 90, 0, 0, true},  {2, 2, 300, 0, 0, true},   {3, 1, 70, 0, 0, true},  {6, 2, 130, 20, 0, true},
+                 {8, 8, 65, 0, 0, false}, {12, 3, 150, 40, 3, true}, {7, 7, 33, 9, 0, false}, {16, 4, 280, 0, 0, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float alibi[16];
+        slopes(cases[i].heads, alibi);
+        fixture f = make(cases[i].heads, cases[i].kv, 8, cases[i].n);
+        f.window = cases[i].window;
+        f.sinks = cases[i].sinks;
+        f.causal = cases[i].causal;
+        f.alibi = alibi;
+        compare(&f);
+        size_t row = (size_t)f.n_heads * 8;
+        float *whole = run(&f, 0, f.n_key, f.n_key, 2, NULL, NULL);
+        for (int q = 0; q < f.n_key; q += 11) {
+            float *one = run(&f, q, 1, f.causal ? q + 1 : f.n_key, 1, NULL, NULL);
+            assert_memory_equal(one, whole + (size_t)q * row, row * sizeof *one);
             free(one);
         }
         free(whole);
@@ -444,15 +490,11 @@ static void test_cancel(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formula),
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_no_leak),
-        cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_no_leak_through_masks),
-        cmocka_unit_test(test_grouped_heads),
-        cmocka_unit_test(test_dead_row),
-        cmocka_unit_test(test_lone_query),
-        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_formula),       cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_no_leak),       cmocka_unit_test(test_masks),
+        cmocka_unit_test(test_alibi),         cmocka_unit_test(test_no_leak_through_masks),
+        cmocka_unit_test(test_grouped_heads), cmocka_unit_test(test_dead_row),
+        cmocka_unit_test(test_lone_query),    cmocka_unit_test(test_cancel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

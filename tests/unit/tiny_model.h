@@ -111,6 +111,61 @@ static inline void tiny_gpt2(tiny_model *m)
     tiny_save(m);
 }
 
+/* BLOOM: so many heads of 8, 3 layers, under the prefix "transformer.". Not a word is said by blind queries: all rows
+ * of q are 0. */
+static inline void tiny_bloom_of(tiny_model *m, int n_heads, bool blind)
+{
+    enum { D_HEAD = 8 };
+    char name[128], config[256];
+    int d = n_heads * D_HEAD;
+    const struct {
+        const char *name;
+        int rows, columns;
+        float deviation, middle;
+    } parts[] = {{"input_layernorm.weight", d, 0, 0.2f, 1},
+                 {"input_layernorm.bias", d, 0, 0.2f, 0},
+                 {"post_attention_layernorm.weight", d, 0, 0.2f, 1},
+                 {"post_attention_layernorm.bias", d, 0, 0.2f, 0},
+                 {"self_attention.dense.weight", d, d, 0.15f, 0},
+                 {"self_attention.dense.bias", d, 0, 0.2f, 0},
+                 {"mlp.dense_h_to_4h.weight", 4 * d, d, 0.15f, 0},
+                 {"mlp.dense_h_to_4h.bias", 4 * d, 0, 0.2f, 0},
+                 {"mlp.dense_4h_to_h.weight", d, 4 * d, 0.1f, 0},
+                 {"mlp.dense_4h_to_h.bias", d, 0, 0.2f, 0},
+                 {"self_attention.query_key_value.bias", 3 * d, 0, 0.2f, 0},
+                 {"self_attention.query_key_value.weight", 3 * d, d, 0.3f, 0}};
+    *m = (tiny_model){.state = 17};
+    snprintf(config, sizeof config,
+             "{\"model_type\":\"bloom\",\"hidden_size\":%d,\"n_layer\":3,\"n_head\":%d,\"vocab_size\":97,"
+             "\"seq_length\":80}",
+             d, n_heads);
+    tiny_config(m, config);
+    tiny_add(m, "transformer.word_embeddings.weight", TINY_VOCAB, d, 1, 0);
+    tiny_add(m, "transformer.word_embeddings_layernorm.weight", d, 0, 0.2f, 1);
+    tiny_add(m, "transformer.word_embeddings_layernorm.bias", d, 0, 0.2f, 0);
+    tiny_add(m, "transformer.ln_f.weight", d, 0, 0.2f, 1);
+    tiny_add(m, "transformer.ln_f.bias", d, 0, 0.2f, 0);
+    for (int i = 0; i < TINY_LAYERS; i++) {
+        for (size_t p = 0; p < sizeof parts / sizeof *parts; p++) {
+            snprintf(name, sizeof name, "transformer.h.%d.%s", i, parts[p].name);
+            tiny_add(m, name, parts[p].rows, parts[p].columns, parts[p].deviation, parts[p].middle);
+        }
+        for (int back = 1; blind && back <= 2; back++) { /* the last two: [n_heads][3][D_HEAD] rows */
+            float *data = (float *)(uintptr_t)m->arrays[m->n - (size_t)back].data;
+            int row = back == 1 ? d : 1;
+            for (int h = 0; h < n_heads; h++)
+                memset(data + 3 * h * D_HEAD * row, 0, (size_t)(D_HEAD * row) * sizeof *data);
+        }
+    }
+    tiny_save(m);
+}
+
+/* 6 heads, whose slopes are of two kinds. */
+static inline void tiny_bloom(tiny_model *m)
+{
+    tiny_bloom_of(m, 6, false);
+}
+
 typedef struct {
     int d_model, n_heads, n_kv_heads, d_head, d_mlp, n_layers, n_ctx;
     bool tied;

@@ -17,6 +17,7 @@ static const hsc__arch table[] = {
     {"gemma3_text", hsc__gemma3_from_folder, NULL},
     {"gpt_neox", hsc__gptneox_from_folder, NULL},
     {"gptneox", NULL, hsc__gptneox_from_gguf},
+    {"bloom", hsc__bloom_from_folder, hsc__bloom_from_gguf},
     {"opt", hsc__opt_from_folder, NULL},
     {"bert", hsc__bert_from_folder, hsc__bert_from_gguf},
     {"roberta", hsc__roberta_from_folder, NULL},

@@ -46,6 +46,8 @@ HSC__ARCH_READER(hsc__gemma3_text_from_folder);
 HSC__ARCH_READER(hsc__gemma3_from_gguf);
 HSC__ARCH_READER(hsc__gptneox_from_folder);
 HSC__ARCH_READER(hsc__gptneox_from_gguf);
+HSC__ARCH_READER(hsc__bloom_from_folder);
+HSC__ARCH_READER(hsc__bloom_from_gguf);
 HSC__ARCH_READER(hsc__opt_from_folder);
 HSC__ARCH_READER(hsc__bert_from_folder);
 HSC__ARCH_READER(hsc__bert_from_gguf);
