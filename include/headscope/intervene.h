@@ -175,7 +175,7 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_site_mean(const hsc_model *model, hsc_site
 HSC_API HSC_MUST_CHECK hsc_status hsc_site_difference(const hsc_model *model, hsc_site site, const hsc_texts *toward,
                                                       const hsc_texts *away, int at_last,
                                                       const hsc_lab_options *options, float *out, hsc_error *err);
-/* Numbers that a row of a site has in this model; 0 for attn_scores and pattern. */
+/* Numbers that a row of a site has in this model; 0 for scores and patterns, and for a site that the model lacks. */
 HSC_API int hsc_site_row(const hsc_model *model, hsc_site site);
 
 #ifdef __cplusplus

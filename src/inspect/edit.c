@@ -1,6 +1,7 @@
 /* Edits: whether one fits a model and a text, where a run with it may begin, and its arithmetic on a block of rows. */
 #include "base/status.h"
 #include "inspect/lab.h"
+#include "model/session.h"
 
 #include <math.h>
 
@@ -11,22 +12,10 @@ static bool is_pattern(hsc_site site)
 
 int hsc_site_row(const hsc_model *model, hsc_site site)
 {
-    const hsc_config *c = hsc_model_config(model);
-    switch (site) {
-    case HSC_Q:
-    case HSC_ROT_Q:
-    case HSC_Z: return c->n_heads * c->d_head;
-    case HSC_K:
-    case HSC_ROT_K:
-    case HSC_V: return c->n_kv_heads * c->d_head;
-    case HSC_MLP_PRE:
-    case HSC_MLP_UP:
-    case HSC_MLP_POST: return c->d_mlp;
-    case HSC_LOGITS: return c->d_vocab;
-    case HSC_ATTN_SCORES:
-    case HSC_PATTERN: return 0;
-    default: return c->d_model;
-    }
+    hsc_site inner = hsc__site_in_encoder(site);
+    if (!hsc_model_has_site(model, site)) return 0;
+    return inner == HSC_N_SITES ? hsc__site_row_size(&model->desc, site)
+                                : hsc__site_row_size(model->desc.encoder, inner);
 }
 
 hsc_status hsc_edit_head(hsc_edit *out, const hsc_model *model, hsc_site site, int layer, int head, hsc_error *err)
