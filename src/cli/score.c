@@ -19,6 +19,10 @@ static const hsc__option options[] = {
      "choices "
      "follow the prompt as they are, so they begin with a blank where one is due; answer counts from 0 or is the text "
      "of a choice, and may be absent."},
+    {"target", 0, HSC__OPT_TEXT, "TEXT", offsetof(hsc__score_options, target.text), 0, 0,
+     "Of an encoder-decoder (T5, BART, Marian): what is scored, about the text that it reads."},
+    {"target-ids", 0, HSC__OPT_IDS, "IDS", offsetof(hsc__score_options, target.ids), 0, 0,
+     "The same as ids, exactly these: the token that begins a target is the first of them."},
     HSC__OPTION_HEADING("How"),
     {"max-length", 0, HSC__OPT_INT, "N", offsetof(hsc__score_options, window), 2, INT32_MAX,
      "Tokens that one pass sees. Default: the model's context."},
@@ -45,7 +49,10 @@ const hsc__command hsc__score_command = {
         "How likely a text is: the log-probability of each token given those before it, in nats (natural logarithm), "
         "their sum, and the perplexity exp(-mean). The first token of all has nothing before it and is not counted.\n"
         "With --choices: which continuation of each prompt is likeliest, and how often that is the answer; by the sum "
-        "of its log-probabilities, and by that sum for each byte and for each token of the choice.",
+        "of its log-probabilities, and by that sum for each byte and for each token of the choice.\n"
+        "An encoder-decoder (T5, BART, Marian) is asked how likely --target is about the text: every token behind the "
+        "one that begins a target counts, the token that ends it too. With --choices it reads the prompt and each "
+        "choice is a target, without its end.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope score -m gpt2 \"The animal didn't cross the street\" --tokens\n"
@@ -53,8 +60,11 @@ const hsc__command hsc__score_command = {
                 "headscope score -m gpt2 --file chapter.txt --stride 512\n"
                 "    perplexity of a long text\n"
                 "headscope score -m gpt2 --choices questions.jsonl --json\n"
-                "    accuracy, and every choice's score",
+                "    accuracy, and every choice's score\n"
+                "headscope score -m t5-small \"translate English to German: Good day\" --target \"Guten Tag\"\n"
+                "    how likely the translation is",
     .max_args = 1,
+    .encoder_decoders = true,
 };
 
 /* What the arguments alone can show. */
@@ -65,6 +75,11 @@ static int check(const hsc__score_options *o, int n_texts)
     if (n_inputs == 0)
         return hsc__cli_misuse(command, "no text: give TEXT, - for standard input, --file, --ids or --choices");
     if (n_inputs > 1) return hsc__cli_misuse(command, "more than one of TEXT, --file, --ids and --choices");
+    bool target = o->target.text || o->target.ids.ids;
+    if (o->choices && target) return hsc__cli_misuse(command, "--choices are targets: not with --target");
+    if (target && (o->window || o->stride))
+        return hsc__cli_misuse(command, "a target is read whole: not with --max-length or --stride");
+    if (hsc__target_check(command, &o->target) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (o->choices && (o->window || o->stride || o->tokens))
         return hsc__cli_misuse(command, "--choices reads each text whole: not with --max-length, --stride or --tokens");
     if (o->window && o->stride >= o->window)
@@ -79,7 +94,8 @@ typedef struct sums {
     size_t n, n_bytes;
 } sums;
 
-static sums add_up(const hsc__tokens *tokens, const double *log_probs)
+/* Of a target the bytes are those of the text that was given; ids have none. */
+static sums add_up(const hsc__score *j, const hsc__tokens *tokens, const double *log_probs)
 {
     sums s = {0};
     for (size_t i = 1; i < tokens->encoding.n; i++) {
@@ -88,6 +104,7 @@ static sums add_up(const hsc__tokens *tokens, const double *log_probs)
         s.n_bytes += span->end - span->start;
         s.n++;
     }
+    if (j->reads_source && j->o->target.text) s.n_bytes = strlen(j->o->target.text);
     return s;
 }
 
@@ -99,7 +116,7 @@ static double mean(const sums *s)
 static int print_json(const hsc__score *j, const hsc__tokens *tokens, const double *log_probs)
 {
     json_t *root = json_object(), *list = json_array();
-    sums s = add_up(tokens, log_probs);
+    sums s = add_up(j, tokens, log_probs);
     for (size_t i = 0; i < tokens->encoding.n; i++) {
         json_t *token = hsc__json_token(tokens, (int)i);
         json_object_set_new(token, "id", json_integer(tokens->encoding.ids[i]));
@@ -108,6 +125,8 @@ static int print_json(const hsc__score *j, const hsc__tokens *tokens, const doub
     }
     json_object_set_new(root, "model", hsc__json_model(&j->opened));
     hsc__json_set_pass(root, &j->o->pass, j->opened.model);
+    if (j->reads_source)
+        json_object_set_new(root, "source", json_pack("{s:o}", "tokens", hsc__json_tokens(&j->source)));
     json_object_set_new(root, "n_scored", json_integer((json_int_t)s.n));
     json_object_set_new(root, "log_prob", hsc__json_number(s.log_prob));
     json_object_set_new(root, "perplexity", hsc__json_number(exp(-mean(&s))));
@@ -120,7 +139,7 @@ static int print_json(const hsc__score *j, const hsc__tokens *tokens, const doub
 static int print_text(const hsc__score *j, const hsc__tokens *tokens, const double *log_probs)
 {
     hsc__string out = {0};
-    sums s = add_up(tokens, log_probs);
+    sums s = add_up(j, tokens, log_probs);
     if (j->o->tokens) hsc__string_printf(&out, "%6s  %-16s  %9s  %11s\n", "pos", "token", "log p", "p");
     for (size_t i = 0; j->o->tokens && i < tokens->encoding.n; i++) {
         hsc__string_printf(&out, "%6zu  ", i);
@@ -143,7 +162,8 @@ static int tell(void *user, int n_scored, int n)
     return 0;
 }
 
-static hsc_status read_tokens(hsc__score *j, const char *argument, hsc__tokens *tokens, hsc_error *err)
+/* What was given, as tokens. */
+static hsc_status read_given(hsc__score *j, const char *argument, hsc__tokens *tokens, hsc_error *err)
 {
     const hsc__score_options *o = j->o;
     const hsc_tokenizer *tokenizer;
@@ -158,6 +178,23 @@ static hsc_status read_tokens(hsc__score *j, const char *argument, hsc__tokens *
     return status;
 }
 
+/* An encoder-decoder's text is the source; what is scored is the target. */
+static hsc_status read_tokens(hsc__score *j, const char *argument, hsc__tokens *tokens, hsc_error *err)
+{
+    const hsc__score_options *o = j->o;
+    HSC_TRY(hsc__target_allowed(&j->opened, &o->target, err));
+    if (!j->reads_source) return read_given(j, argument, tokens, err);
+    HSC_FAIL_IF(!o->target.text && !o->target.ids.ids, HSC_EINVAL,
+                "%s is an encoder-decoder: --target is what is scored about the text", j->opened.name);
+    HSC_TRY(read_given(j, argument, &j->source, err));
+    HSC_FAIL_IF(j->source.encoding.n == 0, HSC_EINVAL, "the text is empty and %s adds no token of its own",
+                j->opened.name);
+    hsc__target_options target = o->target;
+    target.with_end = true;
+    return hsc__target_find(&j->opened, &target, &o->pass, o->threads, j->source.encoding.ids,
+                            (int)j->source.encoding.n, tokens, err);
+}
+
 static hsc_status score_text(hsc__score *j, const hsc__tokens *tokens, double **log_probs, hsc_error *err)
 {
     const hsc__score_options *o = j->o;
@@ -170,7 +207,10 @@ static hsc_status score_text(hsc__score *j, const hsc__tokens *tokens, double **
     HSC_FAIL_IF(o->stride >= window, HSC_EINVAL, "--stride %d: it must be below the %d tokens that a pass sees",
                 o->stride, window);
     hsc_session_options session = hsc__pass_session(&o->pass, o->threads, window);
+    hsc_batch source = {.ids = j->source.encoding.ids, .n_tokens = (int)j->source.encoding.n};
+    if (j->reads_source) session.max_source = source.n_tokens;
     HSC_TRY(hsc_session_new(&j->session, j->opened.model, &session, err));
+    if (j->reads_source) HSC_TRY(hsc_session_read_source(j->session, &source, err));
     *log_probs = hsc__calloc(n, sizeof **log_probs);
     if (!*log_probs) return hsc__fail_memory(err, n * sizeof **log_probs, "the scores");
     hsc_score_options how = {.window = window, .stride = o->stride, .tell = tell};
@@ -199,10 +239,13 @@ int hsc__cli_score(int argc, char **argv)
     int result = hsc__cli_parse(&hsc__score_command, argc, argv, &o, &args);
     if (result == HSC__CLI_GO_ON) result = check(&o, args.n);
     if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&hsc__score_command, o.model, o.pass.dtype, true, &j.opened);
+    j.reads_source = result == HSC__CLI_GO_ON && hsc_model_encoder(j.opened.model);
     if (result == HSC__CLI_GO_ON)
         result = o.choices ? hsc__score_choices(&j) : run_text(&j, args.n ? args.list[0] : NULL);
     hsc_session_free(j.session);
     hsc__cli_close(&j.opened);
+    hsc__tokens_free(&j.source);
     hsc__free(o.ids.ids);
+    hsc__free(o.target.ids.ids);
     return result;
 }

@@ -2,13 +2,12 @@
 #ifndef HSC_CLI_SCORE_H
 #define HSC_CLI_SCORE_H
 
-#include "cli/shared.h"
-
-#include "headscope/tasks.h"
+#include "cli/target.h"
 
 typedef struct hsc__score_options {
     const char *model, *file, *choices;
     hsc__ids ids;
+    hsc__target_options target;
     hsc__pass_options pass;
     int window, stride, threads;
     bool tokens, no_special, parse_special, json;
@@ -18,6 +17,8 @@ typedef struct hsc__score {
     const hsc__score_options *o;
     hsc__opened opened;
     hsc_session *session;
+    bool reads_source;  /* an encoder-decoder: what is scored is a target, about a source */
+    hsc__tokens source; /* of a text that is scored */
 } hsc__score;
 
 extern const hsc__command hsc__score_command;

@@ -34,6 +34,23 @@ static hsc_status fail(const hsc__score *j, const question *q, hsc_error *err, c
     return hsc__fail(err, HSC_EFORMAT, 0, "%s: line %zu: %s", j->o->choices, q->line, what);
 }
 
+/* As a target of an encoder-decoder. */
+static hsc_status encode_target(const hsc__score *j, question *q, int index, const json_t *choice, hsc_error *err)
+{
+    hsc_encoding *e = &q->encodings[index];
+    hsc__ids list = {0};
+    int first;
+    hsc_encoding_free(e);
+    HSC_TRY(hsc__target_encode(&j->opened, json_string_value(choice), json_string_length(choice), false, &list, &first,
+                               err));
+    e->ids = list.ids;
+    e->n = list.n;
+    if ((size_t)first == list.n) return fail(j, q, err, "a choice is empty: it gives no token");
+    q->list[index] = (hsc_continuation){.ids = e->ids, .n = (int)list.n, .first = first};
+    q->n_bytes[index] = json_string_length(choice);
+    return HSC_OK;
+}
+
 static hsc_status encode_choice(const hsc__score *j, const hsc_tokenizer *tokenizer, question *q, int index,
                                 const json_t *prompt, const json_t *choice, hsc_error *err)
 {
@@ -79,7 +96,34 @@ static hsc_status read_answer(const hsc__score *j, question *q, const json_t *it
     return q->answer >= 0 ? HSC_OK : fail(j, q, err, "answer is neither a choice's number nor its text");
 }
 
-static hsc_status read_question(const hsc__score *j, question *q, const json_t *item, hsc_error *err)
+/* The prompt is the source of every choice; the session has room for just these. */
+static hsc_status read_source(hsc__score *j, question *q, const hsc_tokenizer *tokenizer, const json_t *prompt,
+                              hsc_error *err)
+{
+    hsc_encoding e = {0};
+    int longest = 1;
+    hsc_status status = hsc_encode(tokenizer, json_string_value(prompt), json_string_length(prompt),
+                                   hsc__encode_flags(j->o->no_special, j->o->parse_special), &e, err);
+    hsc_batch source = {.ids = e.ids, .n_tokens = (int)e.n};
+    for (int i = 0; i < q->n_choices; i++) longest = q->list[i].n > longest ? q->list[i].n : longest;
+    hsc_session_free(j->session);
+    j->session = NULL;
+    if (status == HSC_OK && e.n == 0) status = fail(j, q, err, "the prompt gives no token");
+    if (status == HSC_OK) status = hsc__source_fits(&j->opened, e.n, err);
+    if (status == HSC_OK && longest > j->opened.config->n_ctx)
+        status = fail(j, q, err, "a choice is longer than the context");
+    if (status == HSC_OK) {
+        hsc_session_options session = hsc__pass_session(&j->o->pass, j->o->threads, longest);
+        session.max_seqs = q->n_choices < MAX_AT_ONCE ? q->n_choices : MAX_AT_ONCE;
+        session.max_source = source.n_tokens;
+        status = hsc_session_new(&j->session, j->opened.model, &session, err);
+    }
+    if (status == HSC_OK) status = hsc_session_read_source(j->session, &source, err);
+    hsc_encoding_free(&e);
+    return status;
+}
+
+static hsc_status read_question(hsc__score *j, question *q, const json_t *item, hsc_error *err)
 {
     const hsc_tokenizer *tokenizer;
     const json_t *prompt = json_object_get(item, "prompt"), *choices = json_object_get(item, "choices");
@@ -92,8 +136,10 @@ static hsc_status read_question(const hsc__score *j, question *q, const json_t *
     for (int i = 0; i < q->n_choices; i++) {
         const json_t *choice = json_array_get(choices, (size_t)i);
         if (!json_is_string(choice)) return fail(j, q, err, "a choice is not a text");
-        HSC_TRY(encode_choice(j, tokenizer, q, i, prompt, choice, err));
+        HSC_TRY(j->reads_source ? encode_target(j, q, i, choice, err)
+                                : encode_choice(j, tokenizer, q, i, prompt, choice, err));
     }
+    if (j->reads_source) HSC_TRY(read_source(j, q, tokenizer, prompt, err));
     return read_answer(j, q, item, choices, err);
 }
 
@@ -203,7 +249,7 @@ int hsc__score_choices(hsc__score *j)
     hsc_session_options session = hsc__pass_session(&j->o->pass, j->o->threads, 0);
     session.max_seqs = MAX_AT_ONCE;
     hsc_status status = q ? HSC_OK : hsc__fail_memory(&err, sizeof *q, "a question");
-    if (status == HSC_OK) status = hsc_session_new(&j->session, j->opened.model, &session, &err);
+    if (status == HSC_OK && !j->reads_source) status = hsc_session_new(&j->session, j->opened.model, &session, &err);
     if (status == HSC_OK) status = run_lines(j, &t, q, &err);
     hsc__cli_progress_end();
     int result = status == HSC_OK ? print_result(j, &t) : hsc__cli_fail(&err);

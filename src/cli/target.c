@@ -53,21 +53,25 @@ static hsc_status join(const hsc_token *start, size_t n_start, const hsc_token *
 }
 
 /* A model is taught with the target one place to the right: the token that ends it is written and never read. */
-static hsc_status encode(const hsc__opened *opened, const char *text, const hsc_target *how, hsc__ids *list,
-                         hsc_error *err)
+hsc_status hsc__target_encode(const hsc__opened *opened, const char *text, size_t n_bytes, bool with_end,
+                              hsc__ids *list, int *first, hsc_error *err)
 {
     const hsc_tokenizer *tokenizer;
     hsc_token ends[HSC__TARGET_MAX_ENDS];
     hsc_encoding encoding = {0};
+    hsc_target how;
     int n_ends;
+    HSC_TRY(hsc_model_target(opened->model, &how, err));
     HSC_TRY(end_tokens(opened, ends, &n_ends, err));
     HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err)); /* says how to do without one */
     tokenizer = hsc_model_target_tokenizer(opened->model, err);
     if (!tokenizer) return HSC_ENOTFOUND;
-    hsc_status status = hsc_encode(tokenizer, text, strlen(text), HSC_ENCODE_ADD_SPECIAL, &encoding, err);
-    size_t n = encoding.n;
-    if (n && among(encoding.ids[n - 1], ends, n_ends)) n--;
-    if (status == HSC_OK) status = join(how->start, 1, encoding.ids, n, list, err);
+    hsc_status status = hsc_encode(tokenizer, text, n_bytes, HSC_ENCODE_ADD_SPECIAL, &encoding, err);
+    size_t n = encoding.n, before = 0;
+    if (!with_end && n && among(encoding.ids[n - 1], ends, n_ends)) n--;
+    while (before < n && encoding.texts[before] < 0) before++;
+    if (first) *first = 1 + (int)before;
+    if (status == HSC_OK) status = join(how.start, 1, encoding.ids, n, list, err);
     hsc_encoding_free(&encoding);
     return status;
 }
@@ -123,7 +127,7 @@ hsc_status hsc__target_find(const hsc__opened *opened, const hsc__target_options
         list = o->ids;
     } else {
         HSC_TRY(hsc_model_target(opened->model, &how, err));
-        if (o->text) status = encode(opened, o->text, &how, &list, err);
+        if (o->text) status = hsc__target_encode(opened, o->text, strlen(o->text), o->with_end, &list, NULL, err);
         else status = write_greedily(opened, pass, n_threads, source, n_source, &how, &list, err);
     }
     if (status == HSC_OK)

@@ -10,6 +10,7 @@
 typedef struct hsc__target_options {
     const char *text;
     hsc__ids ids;
+    bool with_end; /* a text that is given keeps the token that ends it: it is scored, and never read */
 } hsc__target_options;
 
 #define HSC__OPTIONS_TARGET(type, field)                                                                               \
@@ -31,6 +32,11 @@ enum { HSC__TARGET_MAX_ENDS = 16, HSC__TARGET_MAX_TOKENS = 128 /* that are writt
 
 /* HSC__EXIT_USAGE after a message when the options do not go together. */
 int hsc__target_check(const hsc__command *command, const hsc__target_options *options);
+
+/* The tokens of a text as the decoder's, behind the one that begins a text; its end only with `with_end`. *first, where
+ * it is not NULL, is the first that stands for something of the text. Free list->ids. */
+hsc_status hsc__target_encode(const hsc__opened *opened, const char *text, size_t n_bytes, bool with_end,
+                              hsc__ids *list, int *first, hsc_error *err);
 
 /* HSC_EINVAL: a target was given and the model has no encoder. */
 hsc_status hsc__target_allowed(const hsc__opened *opened, const hsc__target_options *options, hsc_error *err);

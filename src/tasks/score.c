@@ -111,15 +111,16 @@ static hsc_status check_list(const hsc_session *s, const hsc_continuation *list,
     return HSC_OK;
 }
 
-/* Reads what the group has in common, but for its last token, and shares it. Returns how many tokens that were. */
+/* Reads what the group has in common, but for its last token, and shares it. Returns how many tokens that were. What an
+ * encoder-decoder's sequences have in common is their source, too. */
 static hsc_status share_beginning(hsc_session *s, const hsc_continuation *list, int n, int *shared, hsc_error *err)
 {
     int common = common_beginning(list, n) - 1;
     *shared = common > 0 ? common : 0;
     hsc_session_reset(s);
-    if (!*shared) return HSC_OK;
+    if (!*shared && !s->encoder) return HSC_OK;
     hsc_batch batch = {.ids = list[0].ids, .n_tokens = *shared, .logits = HSC_LOGITS_NONE};
-    HSC_TRY(hsc_forward(s, &batch, err));
+    if (*shared) HSC_TRY(hsc_forward(s, &batch, err));
     for (int i = 1; i < n; i++) HSC_TRY(hsc_session_fork(s, 0, i, *shared, err));
     return HSC_OK;
 }

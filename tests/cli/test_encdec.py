@@ -116,13 +116,27 @@ class EncoderDecoder(ProgramTest):
         self.bad(1, *self.rules(early_stopping="soon"), says=["early_stopping"])
         self.bad(1, *self.rules(), "--early-stop", says=["--beams"])
 
+    def test_score(self):
+        """What is scored is the target, behind the token that begins it; cut anywhere its log-probabilities stay."""
+        score = ("score", "-m", self.model, "--ids", SOURCE)
+        whole, short = self.json(*score, "--target-ids", TARGET), self.json(*score, "--target-ids", TARGET[:5])
+        self.assertEqual((whole["n_scored"], len(whole["source"]["tokens"]), whole["tokens"][0]["log_prob"]), (3, 6, None))
+        self.assertEqual([token["log_prob"] for token in whole["tokens"][:3]], [token["log_prob"] for token in short["tokens"]])
+        self.assertAlmostEqual(whole["log_prob"], sum(token["log_prob"] for token in whole["tokens"][1:]), delta=1e-6)
+        other = self.json("score", "-m", self.model, "--ids", SOURCE[2:], "--target-ids", TARGET)
+        self.assertNotEqual(whole["log_prob"], other["log_prob"])
+        self.assertIn("tokens scored    3", self.good(*score, "--target-ids", TARGET))
+        self.bad(1, *score, says=["--target is what is scored"])
+        self.bad(2, *score, "--target-ids", TARGET, "--stride", "2", says=["read whole"])
+        self.bad(2, "score", "-m", self.model, "--choices", "x", "--target-ids", TARGET, says=["--choices are targets"])
+
     def test_info(self):
         info = self.json("info", "-m", self.model)
         self.assertEqual((info["config"]["n_layers"], info["encoder"]["n_layers"]), (2, 1))
         self.assertIn("relative positions", self.good("info", "-m", self.model))
 
     def test_refused(self):
-        self.bad(1, "score", "-m", self.model, "--ids", "1,2", says=["encoder-decoder (t5)", "score has no place for"])
+        self.bad(1, "fill", "-m", self.model, "a", says=["encoder-decoder (t5)", "fill has no place for"])
         self.bad(2, *self.look, "--target", "a", "--target-ids", "1", says=["one of the two"])
         self.bad(1, *self.look, "--stats", says=["--side decoder"])
         self.bad(1, *self.look, "--vs", "1,2", says=["--side encoder"])

@@ -5,10 +5,13 @@ import json
 import common
 import gguf
 import torch
+import transformers
 from safetensors.numpy import load_file
 
 import checkpoints as make
 import encdec
+import test_tokenizer_sentencepiece as sentencepiece
+import tokenizing
 
 T5 = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "vocab_size": 97, "d_model": 32, "d_kv": 8,
       "d_ff": 72, "num_layers": 3, "num_heads": 4, "feed_forward_proj": "relu", "decoder_start_token_id": 0,
@@ -197,6 +200,96 @@ def test_generate():
             assert n < 64, f"{path.name}: {n} tokens, though it writes the end"
             check_beams(path.name, path, peer, source, 24, 3)
     assert said > 100, f"{said} different words in all: too few to tell two models apart"
+
+
+def t5_words(path):
+    sentencepiece.folder(path, "t5", sentencepiece.t5(), {"tokenizer_class": "T5Tokenizer", "extra_ids": 0})
+    return len(sentencepiece.proto(sentencepiece.t5()).pieces), {}
+
+
+def bart_words(path):
+    """GPT-2's tokenizer with BART's template."""
+    tree, first = tokenizing.gpt2(), 50257
+    tree["added_tokens"] += [tokenizing.added(name, first + i, special=True) for i, name in enumerate(("<s>", "<pad>", "</s>"))]
+    tree["post_processor"] = {"type": "RobertaProcessing", "sep": ["</s>", first + 2], "cls": ["<s>", first],
+                              "trim_offsets": True, "add_prefix_space": False}
+    (path / "tokenizer.json").write_text(json.dumps(tree))
+    (path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+    return first + 3, {"bos_token_id": first, "pad_token_id": first + 1, "eos_token_id": first + 2,
+                       "decoder_start_token_id": first + 2, "forced_eos_token_id": first + 2}
+
+
+def marian_words(path):
+    sentencepiece.marian(path)
+    words = json.loads((path / "vocab.json").read_text())
+    pad = words["<pad>"]
+    return len(words), {"pad_token_id": pad, "decoder_start_token_id": pad, "eos_token_id": words["</s>"],
+                        "forced_eos_token_id": words["</s>"], "bad_words_ids": [[pad]]}
+
+
+def with_words(folder, base, words, seed):
+    """A checkpoint with a tokenizer: its folder, transformers' model and tokenizer of it."""
+    path = folder / base["model_type"]
+    path.mkdir()
+    size, tokens = words(path)
+    config = make.configuration(base, vocab_size=size, **tokens)
+    model = encdec.enliven(encdec.make_model(config, seed), seed)
+    made = encdec.save(model, folder / "weights", config)
+    for file in made.iterdir():
+        file.replace(path / file.name)
+    made.rmdir()
+    return path, encdec.load(path), transformers.AutoTokenizer.from_pretrained(path)
+
+
+WORDS = [(T5, t5_words), (BART, bart_words), (MARIAN, marian_words)]
+PAIRS = [("The animal didn't cross the street", "Das Tier ging nicht."), ("One.", "Un deux trois quatre cinq"), (">>fra<< It was late", " Il était tard ")]
+
+
+def as_ids(tokens):
+    return [token["id"] for token in tokens]
+
+
+def test_texts():
+    """Source and target as texts: the tokens that either side reads, and how likely a target is, its end included."""
+    for seed, (base, words) in enumerate(WORDS, start=1010):
+        with common.scratch() as folder:
+            path, peer, tokenizer = with_words(folder, base, words, seed)
+            for source, target in PAIRS:
+                read, labels = tokenizer(source)["input_ids"], tokenizer(text_target=target)["input_ids"]
+                with torch.no_grad():
+                    out = peer(input_ids=torch.tensor([read]), labels=torch.tensor([labels]))
+                table = torch.log_softmax(out.logits[0].double(), -1)
+                data = json.loads(common.headscope("score", "-m", path, "--json", source, "--target", target).stdout)
+                assert as_ids(data["source"]["tokens"]) == read, (source, data["source"], read)
+                assert as_ids(data["tokens"]) == [peer.config.decoder_start_token_id, *labels], (target, data["tokens"], labels)
+                worst = max(abs(token["log_prob"] - float(table[i, label])) for i, (token, label) in
+                            enumerate(zip(data["tokens"][1:], labels, strict=True)))
+                assert worst < 1e-4, f"{path.name}: {worst} nats away"
+                assert abs(data["log_prob"] + float(out.loss) * len(labels)) < 1e-4 * len(labels), (data["log_prob"], out.loss)
+                looked = json.loads(common.headscope("look", "-m", path, "--json", source, "--target", target).stdout)
+                assert as_ids(looked["source"]) == read and as_ids(looked["tokens"]) == [peer.config.decoder_start_token_id, *labels[:-1]]
+                print(f"{path.name}: {len(labels)} tokens of a target within {worst:.1e} nats", flush=True)
+
+
+def test_choices():
+    """Choices are targets without their end; what the tokenizer puts in front of them counts as read."""
+    for seed, (base, words) in enumerate(WORDS, start=1020):
+        with common.scratch() as folder:
+            path, peer, tokenizer = with_words(folder, base, words, seed)
+            items = [{"prompt": source, "choices": [target for _, target in PAIRS] * 7, "answer": 0} for source, _ in PAIRS]
+            (folder / "items.jsonl").write_text("\n".join(map(json.dumps, items)))
+            data = json.loads(common.headscope("score", "-m", path, "--json", "--choices", folder / "items.jsonl").stdout)
+            for item, got in zip(items, data["questions"], strict=True):
+                read = torch.tensor([tokenizer(item["prompt"])["input_ids"]])
+                for choice, scored in zip(item["choices"], got["choices"], strict=True):
+                    labels = tokenizer(text_target=choice)["input_ids"]
+                    with torch.no_grad():
+                        table = torch.log_softmax(peer(input_ids=read, labels=torch.tensor([labels])).logits[0].double(), -1)
+                    first = int(base is BART)
+                    want = sum(float(table[i, label]) for i, label in enumerate(labels[:-1]) if i >= first)
+                    assert scored["n_tokens"] == len(labels) - 1 - first
+                    assert abs(scored["log_prob"] - want) < 1e-3, (path.name, choice, scored, want)
+            print(f"{path.name}: {len(items) * 21} choices are scored as they should be", flush=True)
 
 
 # What a generation_config.json may hold besides tokens: each rule alone, then the recipes of real checkpoints.
