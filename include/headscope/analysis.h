@@ -115,7 +115,8 @@ HSC_API void hsc_attribution_free(hsc_attribution *attribution);
  * of layer 0 read e_t itself. Then
  *     OV   logits of t = unembed(ln_final(W_O (W_V ln1(x_t) + b_V))), the norms with their own statistics
  *     QK   score of t looking at s = attn_scale (W_Q ln1(x_t) + b_Q) . (W_K ln1(x_s) + b_K), both unrotated, as at
- *          distance 0; norms of q and k as the model has them, a soft cap left out
+ *          distance 0; norms of q and k as the model has them, a soft cap left out. With `distance` n the query is
+ *          rotated as n tokens behind the key
  */
 typedef struct hsc_circuit_options {
     int n_threads;
@@ -125,6 +126,9 @@ typedef struct hsc_circuit_options {
     int top_k;                                      /* at most HSC_LENS_MAX_TOP; 0: 5 */
     int (*tell)(void *user, int n_done, int n_all); /* inputs; non-zero stops with HSC_ECANCELED; may be NULL */
     void *user;
+    const hsc_token *keys; /* [n_keys] words that may be looked at; NULL: the inputs */
+    int n_keys;
+    int distance; /* of QK, in tokens; above 0 for rotary layers alone */
 } hsc_circuit_options;
 
 /* Arrays are [n_inputs] and more where it says so. Ties go to the lower id. */
@@ -136,12 +140,13 @@ typedef struct hsc_circuit {
     hsc_token *lowest;   /* [..][top_k] words that it speaks against, smallest logit first */
     float *lowest_logits;
     int *own_ranks;    /* of the input among what is written, from 0 */
-    hsc_token *keys;   /* [..][top_k] inputs that this one looks at, largest score first */
+    hsc_token *keys;   /* [..][top_k] words that this one looks at, largest score first */
     float *key_scores; /* [..][top_k] */
 } hsc_circuit;
 
-/* Fills *out, which hsc_circuit_free frees. Memory: (d_vocab + 3 n_inputs) d_head floats and 256 rows of logits.
- * HSC_EINVAL: no such layer, head or token, top_k out of range. HSC_EUNSUPPORTED: as for hsc_attribution_run.
+/* Fills *out, which hsc_circuit_free frees. Memory: (d_vocab + 2 n_inputs + n_keys) d_head floats and 256 rows
+ * of logits. HSC_EINVAL: no such layer, head or token, top_k or distance out of range. HSC_EUNSUPPORTED: as for
+ * hsc_attribution_run; a distance in a layer that does not rotate.
  * HSC_ECANCELED. HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_circuit_run(const hsc_model *model, int layer, int head,
                                                   const hsc_circuit_options *options, hsc_circuit *out, hsc_error *err);
@@ -153,6 +158,15 @@ HSC_API void hsc_circuit_free(hsc_circuit *circuit);
  */
 HSC_API HSC_MUST_CHECK hsc_status hsc_circuit_copying(const hsc_model *model, const hsc_circuit_options *options,
                                                       double *copy, double *against, hsc_error *err);
+
+/* The eigenvalue copying score of every head (Elhage et al. 2021, "Summarizing OV/QK matrices"): the sum of the
+ * eigenvalues of W_U W_O W_V W_E over the sum of their absolute values, from -1 to 1. Near 1 the head makes the words
+ * that it looks at likelier, near -1 less likely. Norms are folded in by their gains (a layer norm's mean, too), as
+ * TransformerLens's fold_ln does; biases, positions and feed-forwards are left out, so words come in as embeddings.
+ * scores: [n_layers * n_heads]; NaN where there is none. Of the options n_threads, tell (blocks of words, then layers)
+ * and user count. As hsc_circuit_run; HSC_EUNSUPPORTED besides: an embedding narrower than the stream. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_circuit_eigen(const hsc_model *model, const hsc_circuit_options *options,
+                                                    double *scores, hsc_error *err);
 
 /* ------------------------------------------------------------------------------------------------ composition ---- */
 

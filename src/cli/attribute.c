@@ -1,5 +1,6 @@
 /* headscope attribute: what a logit, or a difference of logits, is made of: every head, feed-forward, embedding and
  * bias in logits, adding up to the whole; over a text or over a file of pairs. */
+#include "cli/heads.h"
 #include "cli/reading.h"
 #include "headscope/analysis.h"
 #include "headscope/inspect.h"
@@ -77,8 +78,9 @@ typedef struct job {
     double worst; /* largest |sum - metric| */
 } job;
 
-static int check(job *j, const hsc__args *args)
+static int check(void *user, const hsc__args *args)
 {
+    job *j = user;
     const values *v = j->v;
     j->metric = (hsc__metric){.kind = HSC__METRIC_DIFF, .text = "right - wrong"};
     if (v->pairs) {
@@ -86,7 +88,7 @@ static int check(job *j, const hsc__args *args)
         if (v->metric || v->sources || v->r.token || v->r.pos >= 0)
             return hsc__cli_misuse(&command, "--pairs brings its own metric, is asked at the last token, and has no "
                                              "sources in common");
-        return hsc__check_plot(&command, v->r.plot);
+        return hsc__reading_check_output(&command, &v->r);
     }
     if (!v->metric) return hsc__cli_misuse(&command, "--metric is missing: what is taken apart?");
     if (!hsc__metric_parse(v->metric, &j->metric) || j->metric.kind == HSC__METRIC_LOSS)
@@ -94,12 +96,12 @@ static int check(job *j, const hsc__args *args)
     return hsc__reading_check(&command, &v->r, args);
 }
 
-static hsc_status read_items(job *j, const hsc__args *args, hsc_error *err)
+static hsc_status read_items(job *j, const char *text, hsc_error *err)
 {
     const values *v = j->v;
     unsigned flags = hsc__encode_flags(v->r.no_special, v->r.parse_special);
     if (v->pairs) return hsc__items_add_pairs(&j->items, &j->r.opened, v->pairs, flags, v->limit, err);
-    HSC_TRY(hsc__reading_text(&j->r, args->n ? args->list[0] : NULL, err));
+    HSC_TRY(hsc__reading_text(&j->r, text, err));
     hsc__ids ids = {j->r.tokens.encoding.ids, (size_t)j->r.pos + 1};
     HSC_TRY(hsc__items_add_ids(&j->items, &ids, err));
     return hsc__metric_tokens(&j->metric, &j->r.opened, &j->items.list[0].a, &j->items.list[0].b, err);
@@ -149,8 +151,10 @@ static hsc_status summarise(job *j, hsc_error *err)
     return status;
 }
 
-static hsc_status run(job *j, hsc_error *err)
+static hsc_status run(void *user, const char *text, hsc_error *err)
 {
+    job *j = user;
+    HSC_TRY(read_items(j, text, err));
     for (size_t i = 0; i < j->items.n; i++) {
         if (j->items.n > 1) hsc__cli_progress("attributing: text %zu of %zu", i + 1, j->items.n);
         HSC_TRY(run_item(j, i, err));
@@ -191,11 +195,17 @@ static int by_size(const void *a, const void *b)
     return size_x != size_y ? (size_x < size_y ? 1 : -1) : x - y;
 }
 
+static const double *sources_of(const hsc_attribution *a, const hsc_part *p)
+{
+    if (!a->sources || p->kind != HSC_PART_HEAD) return NULL;
+    return a->sources + ((size_t)p->layer * (size_t)a->n_heads + (size_t)p->head) * (size_t)a->n_tokens;
+}
+
 /* The source tokens of a head whose shares are largest, at most three. */
 static void add_sources(const job *j, hsc__string *out, const hsc_part *p)
 {
     const hsc_attribution *a = &j->first;
-    const double *s = a->sources + ((size_t)p->layer * (size_t)a->n_heads + (size_t)p->head) * (size_t)a->n_tokens;
+    const double *s = sources_of(a, p);
     int before = -1;
     hsc__string_text(out, "  from");
     for (int row = 0; row < 3 && row < a->n_tokens; row++) {
@@ -285,10 +295,10 @@ static void add_header(const job *j, hsc__string *out)
     hsc__string_text(out, "taken apart: ");
     hsc__metric_describe(out, &j->metric);
     if (j->v->pairs) {
-        hsc__string_printf(out,
-                           ", over %zu texts in %d clusters\nas it is, the model answers rightly %d of %zu times (%.0f "
-                           "%%)\n",
-                           j->items.n, j->n_clusters, j->n_right, j->items.n, 100.0 * j->n_right / (double)j->items.n);
+        hsc__string_text(out, "\n");
+        hsc__items_describe(out, &j->items, j->n_clusters);
+        hsc__string_printf(out, "as it is, the model answers rightly %d of %zu times (%.0f %%)\n", j->n_right,
+                           j->items.n, 100.0 * j->n_right / (double)j->items.n);
     } else {
         hsc__string_printf(out, ", at position %d ", j->r.pos);
         hsc__text_repr(out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
@@ -298,16 +308,49 @@ static void add_header(const job *j, hsc__string *out)
                        j->means[j->first.n_parts], j->worst);
 }
 
-static int print_text(const job *j)
+static hsc_status add_text(const void *user, hsc__string *out, hsc_error *err)
 {
-    hsc__string out = {0};
-    hsc_error err = {0};
-    add_header(j, &out);
-    add_sums(j, &out);
-    hsc_status status = show_map(j, NULL, &out, &err);
-    if (status == HSC_OK) status = add_table(j, &out, &err);
-    if (status == HSC_OK && j->v->r.plot) status = show_map(j, j->v->r.plot, NULL, &err);
-    return hsc__answer(status, &out, &err);
+    const job *j = user;
+    add_header(j, out);
+    add_sums(j, out);
+    HSC_TRY(show_map(j, NULL, out, err));
+    return add_table(j, out, err);
+}
+
+static hsc_status plot(const void *user, const char *path, hsc_error *err)
+{
+    return show_map(user, path, NULL, err);
+}
+
+static void csv_part(hsc__string *out, const hsc_part *p)
+{
+    hsc__string_printf(out, "%s,", kind_name(p));
+    if (p->layer >= 0) hsc__string_printf(out, "%d", p->layer);
+    hsc__string_text(out, ",");
+    if (p->head >= 0) hsc__string_printf(out, "%d", p->head);
+}
+
+/* A part a line; with --sources a head's shares follow it, a source a line. */
+static void add_csv(const void *user, hsc__string *out)
+{
+    const job *j = user;
+    const hsc_attribution *a = &j->first;
+    hsc__string_printf(out, "kind,layer,head,value,ci_low,ci_high%s\n", a->sources ? ",source,source_token" : "");
+    for (int i = 0; i < a->n_parts; i++) {
+        const double *sources = sources_of(a, &a->parts[i]);
+        csv_part(out, &a->parts[i]);
+        hsc__csv_number(out, j->means[i]);
+        hsc__csv_number(out, j->n_clusters > 1 ? j->intervals[i].low : (double)NAN);
+        hsc__csv_number(out, j->n_clusters > 1 ? j->intervals[i].high : (double)NAN);
+        hsc__string_text(out, a->sources ? ",,\n" : "\n");
+        for (int k = 0; sources && k < a->n_tokens; k++) {
+            csv_part(out, &a->parts[i]);
+            hsc__csv_number(out, sources[k]);
+            hsc__string_text(out, ",,");
+            hsc__csv_token(out, &j->r, k);
+            hsc__string_text(out, "\n");
+        }
+    }
 }
 
 static json_t *json_part(const job *j, int i)
@@ -321,17 +364,14 @@ static json_t *json_part(const job *j, int i)
         json_object_set_new(
             object, "ci",
             json_pack("[o,o]", hsc__json_number(j->intervals[i].low), hsc__json_number(j->intervals[i].high)));
-    if (a->sources && p->kind == HSC_PART_HEAD)
-        json_object_set_new(object, "sources",
-                            hsc__json_numbers(a->sources + ((size_t)p->layer * (size_t)a->n_heads + (size_t)p->head) *
-                                                               (size_t)a->n_tokens,
-                                              (size_t)a->n_tokens));
+    const double *sources = sources_of(a, p);
+    if (sources) json_object_set_new(object, "sources", hsc__json_numbers(sources, (size_t)a->n_tokens));
     return object;
 }
 
-static int print_json(const job *j)
+static json_t *make_json(const void *user)
 {
-    hsc_error err = {0};
+    const job *j = user;
     hsc__string metric = {0};
     json_t *parts = json_array();
     hsc__metric_describe(&metric, &j->metric);
@@ -342,27 +382,18 @@ static int print_json(const job *j)
                              hsc__json_number(j->means[j->first.n_parts]), "rounding", hsc__json_number(j->worst));
     hsc__string_free(&metric);
     if (root && j->v->pairs) json_object_set_new(root, "right", json_integer(j->n_right));
+    if (root && j->v->pairs) json_object_set_new(root, "skipped", hsc__items_json_skipped(&j->items));
     if (root && !j->v->pairs) json_object_set_new(root, "tokens", hsc__json_tokens(&j->r.tokens));
     if (root) json_object_set_new(root, "parts", parts);
-    hsc_status status = j->v->r.plot ? show_map(j, j->v->r.plot, NULL, &err) : HSC_OK;
-    return hsc__answer_json(status, root, &err);
+    return root;
 }
 
 int hsc__cli_attribute(int argc, char **argv)
 {
+    static const hsc__reading_steps steps = {&command, check, run, add_text, add_csv, make_json, plot};
     values v = {.r = {.pos = -1, .top = 10}};
     job j = {.v = &v, .r = {.options = &v.r}};
-    hsc__args args;
-    hsc_error err = {0};
-    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
-    if (result == HSC__CLI_GO_ON) result = check(&j, &args);
-    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.r.model, 0, true, &j.r.opened);
-    if (result == HSC__CLI_GO_ON) {
-        hsc_status status = read_items(&j, &args, &err);
-        if (status == HSC_OK) status = run(&j, &err);
-        if (status != HSC_OK) result = hsc__reading_fail(&j.r, &err);
-        else result = v.r.json ? print_json(&j) : print_text(&j);
-    }
+    int result = hsc__reading_main(&steps, argc, argv, &v, &j.r, &j);
     hsc_attribution_free(&j.first);
     hsc__items_free(&j.items);
     hsc__free(j.table);

@@ -23,7 +23,8 @@ typedef struct values {
     hsc__reading_options r; /* model, top, plot, threads, compute, json */
     hsc__texts words;
     const char *names;
-    bool all;
+    int distance;
+    bool all, eigen;
 } values;
 
 #define OPTION(name, letter, kind, value, field, low, high, help)                                                      \
@@ -40,15 +41,20 @@ static const hsc__option options[] = {
         "token with a blank before it, if there is one; \"in quotes\" as it stands; #123 is an id."),
     OPTION("names", 0, HSC__OPT_TEXT, "FILE", names, 0, 0,
            "Words for the copying score, one a line; those of several tokens are left out. Default: 64 first names."),
+    OPTION("eigen", 0, HSC__OPT_FLAG, NULL, eigen, 0, 0,
+           "Without a head: instead of names the eigenvalue score, which asks all words at once: the sum of the "
+           "eigenvalues of OV over the sum of their sizes, 1 for copying, -1 for speaking against."),
+    OPTION("distance", 'd', HSC__OPT_INT, "N", distance, 0, INT32_MAX,
+           "QK of a query N tokens behind the key, where queries are rotated. Default: 0."),
     OPTION("all", 0, HSC__OPT_FLAG, NULL, all, 0, 0,
            "Pairs of all tokens. Default: of tokens that are a blank and letters, three cells at least."),
     HSC__OPTION_HEADING("What is shown"),
     OPTION("top", 'k', HSC__OPT_INT, "N", r.top, 1, 1000, "Rows of each table. Default: 10."),
-    OPTION("plot", 0, HSC__OPT_TEXT, "FILE", r.plot, 0, 0,
-           "Without a head: the map of copying scores as .png, .svg or .pdf."),
+    OPTION("plot", 0, HSC__OPT_TEXT, "FILE", r.plot, 0, 0, "Without a head: the map of scores as .png, .svg or .pdf."),
     HSC__OPTION_COMPUTE(values, r.compute),
     HSC__OPTION_THREADS(values, r.threads),
     HSC__OPTION_JSON(values, r.json),
+    HSC__READING_CSV(values, r),
 };
 
 static const hsc__command command = {
@@ -61,7 +67,8 @@ static const hsc__command command = {
         "after the first MLP; what is written goes through the last norm to the output.\n"
         "The copying score is the share of names among the five words that a head writes for themselves, and, with the "
         "sign turned, among the five that it speaks against. Without HEAD every head gets one.\n"
-        "Rotation is left out, so QK is at distance 0; what other heads put into the stream is left out too. It is "
+        "QK is at distance 0 unless --distance says otherwise; what other heads put into the stream is left out too. "
+        "It is "
         "what the weights can do, not what happens in a text: attribute and ablate say that.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
@@ -70,7 +77,9 @@ static const hsc__command command = {
                 "headscope circuit -m gpt2 L9H9\n"
                 "    the largest input -> output and query -> key pairs of one head\n"
                 "headscope circuit -m gpt2 L10H7 --word Mary --word London\n"
-                "    what it does with two words",
+                "    what it does with two words\n"
+                "headscope circuit -m SmolLM2.gguf L3H0 --word Mary --distance 1\n"
+                "    which word before it does it look for, standing on Mary?",
     .min_args = 0,
     .max_args = 1,
 };
@@ -83,11 +92,11 @@ typedef struct token_list {
 typedef struct job {
     const values *v;
     hsc__opened opened;
-    hsc__head head; /* given: of this one; else all heads' copying scores */
-    token_list names, inputs;
-    size_t n_named, n_words; /* words of the list before some were left out; --word's are the last inputs */
-    hsc_circuit circuit, named;
-    double *copy, *against; /* [n_layers * n_heads], without a head */
+    hsc__head head;               /* given: of this one; else all heads' copying scores */
+    token_list names, all, words; /* all: what may be looked at; words: of --word */
+    size_t n_named;               /* names of the list before some were left out */
+    hsc_circuit circuit, named;   /* circuit: of words, if there are any, else of all */
+    double *copy, *against;       /* [n_layers * n_heads], without a head; with --eigen copy has that score */
     hsc__counting counting;
 } job;
 
@@ -144,22 +153,21 @@ static bool is_word(const char *bytes, size_t n)
     return true;
 }
 
-static hsc_status read_inputs(job *j, hsc_error *err)
+static hsc_status read_words(job *j, hsc_error *err)
 {
     const hsc_tokenizer *tokenizer = hsc_model_tokenizer(j->opened.model, NULL);
     for (hsc_token id = 0; id < j->opened.config->d_vocab; id++) {
         size_t n = 0;
         const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &n) : NULL;
-        if (j->v->all || is_word(bytes, n)) HSC_TRY(add_token(&j->inputs, id, err));
+        if (j->v->all || is_word(bytes, n)) HSC_TRY(add_token(&j->all, id, err));
     }
     for (int i = 0; i < j->v->words.n; i++) {
         hsc_token id;
         const char *word = j->v->words.list[i];
         HSC_TRY(hsc__cli_word(&j->opened, "--word", word, strlen(word), &id, err));
-        HSC_TRY(add_token(&j->inputs, id, err));
-        j->n_words++;
+        HSC_TRY(add_token(&j->words, id, err));
     }
-    HSC_FAIL_IF(!j->inputs.n, HSC_EINVAL, "no token of %s is a blank and letters: --all takes them as they are",
+    HSC_FAIL_IF(!j->all.n, HSC_EINVAL, "no token of %s is a blank and letters: --all takes them as they are",
                 j->opened.name);
     return HSC_OK;
 }
@@ -183,10 +191,13 @@ static hsc_circuit_options run_options(job *j, const token_list *inputs, const c
 static hsc_status run_head(job *j, hsc_error *err)
 {
     int layer = j->head.layer, head = j->head.head;
-    HSC_TRY(read_inputs(j, err));
+    HSC_TRY(read_words(j, err));
     hsc_circuit_options o = run_options(j, &j->names, "words");
     HSC_TRY(hsc_circuit_run(j->opened.model, layer, head, &o, &j->named, err));
-    o = run_options(j, &j->inputs, "words");
+    o = run_options(j, j->words.n ? &j->words : &j->all, "words");
+    o.keys = j->all.ids;
+    o.n_keys = (int)j->all.n;
+    o.distance = j->v->distance;
     hsc_status status = hsc_circuit_run(j->opened.model, layer, head, &o, &j->circuit, err);
     hsc__cli_progress_end();
     return status;
@@ -195,11 +206,12 @@ static hsc_status run_head(job *j, hsc_error *err)
 static hsc_status run_copying(job *j, hsc_error *err)
 {
     size_t n = (size_t)j->opened.config->n_layers * (size_t)j->opened.config->n_heads;
-    hsc_circuit_options o = run_options(j, &j->names, "layers");
+    hsc_circuit_options o = run_options(j, &j->names, j->v->eigen ? "steps" : "layers");
     j->copy = hsc__calloc(2 * n, sizeof *j->copy);
     if (!j->copy) return hsc__fail_memory(err, 2 * n * sizeof *j->copy, "copying scores");
     j->against = j->copy + n;
-    hsc_status status = hsc_circuit_copying(j->opened.model, &o, j->copy, j->against, err);
+    hsc_status status = j->v->eigen ? hsc_circuit_eigen(j->opened.model, &o, j->copy, err)
+                                    : hsc_circuit_copying(j->opened.model, &o, j->copy, j->against, err);
     hsc__cli_progress_end();
     return status;
 }
@@ -229,7 +241,7 @@ static int by_number(const void *a, const void *b)
 /* The inputs whose best pair stands out most: order [n_inputs]. */
 static int *rank_pairs(const job *j, const pair_table *table, int *n)
 {
-    *n = j->circuit.n_inputs - (int)j->n_words;
+    *n = j->circuit.n_inputs;
     int *order = hsc__calloc((size_t)*n + 1, sizeof *order);
     for (int i = 0; order && i < *n; i++) order[i] = i;
     sorted_table = table;
@@ -297,7 +309,11 @@ static hsc_status add_tables(const job *j, hsc__string *out, hsc_error *err)
                      keys = {c->keys, c->key_scores, false};
     HSC_TRY(add_pairs(j, out, "OV, what is written most: input -> output (logit)", &writes, err));
     HSC_TRY(add_pairs(j, out, "OV, what is spoken against most: input -> output (logit)", &lowest, err));
-    return add_pairs(j, out, "QK: query -> key (score before the softmax)", &keys, err);
+    hsc__string title = {0};
+    hsc__string_printf(&title, "QK at distance %d: query -> key (score before the softmax)", j->v->distance);
+    hsc_status status = title.failed ? hsc__fail_memory(err, 64, "a title") : add_pairs(j, out, title.data, &keys, err);
+    hsc__string_free(&title);
+    return status;
 }
 
 static int print_head(const job *j)
@@ -309,15 +325,15 @@ static int print_head(const job *j)
     shares(j, &copy, &against);
     hsc__string_printf(&out, "%s: ", j->opened.name);
     hsc__add_head_name(&out, j->head.layer, j->head.head);
-    hsc__string_printf(&out, " on %zu words through the %s, compute %s\n", j->inputs.n - j->n_words,
+    hsc__string_printf(&out, " on %zu words through the %s, compute %s\n", j->all.n,
                        j->head.layer ? "effective embedding" : "embedding",
                        hsc_compute_name((hsc_compute)j->v->r.compute));
     hsc__string_printf(&out,
                        "copying: of %zu names, %.0f %% are among the 5 words written for them, %.0f %% among the 5 "
                        "spoken against (%zu of %zu names are one token)\n",
                        j->names.n, 100 * copy, 100 * against, j->names.n, j->n_named);
-    if (!j->n_words) status = add_tables(j, &out, &err);
-    for (size_t i = 0; i < j->n_words; i++) add_word_report(j, &out, j->inputs.n - j->n_words + i);
+    if (!j->words.n) status = add_tables(j, &out, &err);
+    for (size_t i = 0; i < j->words.n; i++) add_word_report(j, &out, i);
     return hsc__answer(status, &out, &err);
 }
 
@@ -351,6 +367,27 @@ static json_t *json_list(const job *j, const hsc_token *ids, const float *number
     return list;
 }
 
+/* All that was found, input by input: [n_inputs][top_k] of each kind. */
+static int print_head_csv(const job *j)
+{
+    const hsc_circuit *c = &j->circuit;
+    static const char *const kinds[] = {"ov", "ov_against", "qk"};
+    const pair_table tables[] = {
+        {c->writes, c->write_logits, false}, {c->lowest, c->lowest_logits, true}, {c->keys, c->key_scores, false}};
+    hsc__string out = {0};
+    hsc__string_text(&out, "kind,from_id,from,to_id,to,value\n");
+    for (int kind = 0; kind < 3; kind++) {
+        for (int i = 0; i < c->n_inputs * c->top_k; i++) {
+            hsc__string_text(&out, kinds[kind]);
+            hsc__csv_word(&out, &j->opened, c->inputs[i / c->top_k]);
+            hsc__csv_word(&out, &j->opened, tables[kind].others[i]);
+            hsc__csv_number(&out, (double)tables[kind].numbers[i]);
+            hsc__string_text(&out, "\n");
+        }
+    }
+    return hsc__cli_write_string(&out);
+}
+
 static json_t *json_start(const job *j)
 {
     return json_pack("{s:o,s:s,s:I}", "model", hsc__json_model(&j->opened), "compute",
@@ -369,11 +406,14 @@ static int print_head_json(const job *j)
     json_object_set_new(root, "head", json_integer(j->head.head));
     json_object_set_new(root, "copying", hsc__json_number(copy));
     json_object_set_new(root, "against", hsc__json_number(against));
-    json_object_set_new(root, "n_inputs", json_integer((json_int_t)(j->inputs.n - j->n_words)));
-    json_object_set_new(root, "ov", json_pairs(j, &writes));
-    json_object_set_new(root, "ov_against", json_pairs(j, &lowest));
-    json_object_set_new(root, "qk", json_pairs(j, &keys));
-    for (size_t i = j->inputs.n - j->n_words; i < j->inputs.n; i++) {
+    json_object_set_new(root, "n_inputs", json_integer((json_int_t)j->all.n));
+    json_object_set_new(root, "distance", json_integer(j->v->distance));
+    if (!j->words.n) {
+        json_object_set_new(root, "ov", json_pairs(j, &writes));
+        json_object_set_new(root, "ov_against", json_pairs(j, &lowest));
+        json_object_set_new(root, "qk", json_pairs(j, &keys));
+    }
+    for (size_t i = 0; i < j->words.n; i++) {
         size_t at = i * (size_t)c->top_k;
         json_t *word = hsc__json_word(&j->opened, c->inputs[i]);
         json_object_set_new(word, "own_rank", json_integer(c->own_ranks[i]));
@@ -389,25 +429,38 @@ static int print_head_json(const job *j)
 /* ------------------------------------------------------------------------------------------------------ copying ----
  */
 
-static hsc__head_map copying_map(const job *j)
+static hsc_status show_scores(const job *j, const char *path, hsc__string *out, hsc_error *err)
 {
-    return (hsc__head_map){"copying score", "share of names copied", j->opened.config->n_layers,
-                           j->opened.config->n_heads, j->copy};
+    const hsc_config *c = j->opened.config;
+    hsc__head_map names = {"copying score", "share of names copied", c->n_layers, c->n_heads, j->copy};
+    hsc__effect_map eigen = {.title = "eigenvalue copying score",
+                             .x_title = "head",
+                             .y_title = "layer",
+                             .value_title = "sum of eigenvalues / of their sizes",
+                             .n_rows = c->n_layers,
+                             .n_cols = c->n_heads,
+                             .values = j->copy,
+                             .row_letter = 'L',
+                             .col_letter = 'H'};
+    if (j->v->eigen) return hsc__effect_map_show(&eigen, path, out, err);
+    return path ? hsc__head_map_plot(path, &names, err) : hsc__head_map_show(out, &names, err);
 }
 
-/* The heads with the largest score, those with none left out. */
-static void add_best(const job *j, hsc__string *out, const char *title, const double *scores)
+/* The heads with the largest score times sign, those with none left out. */
+static void add_best(const job *j, hsc__string *out, const char *title, const double *scores, double sign)
 {
     int n_heads = j->opened.config->n_heads, n = j->opened.config->n_layers * n_heads, last = -1;
     hsc__string_printf(out, "\n%s\n", title);
     for (int row = 0; row < j->v->r.top; row++) {
         int best = -1;
-        for (int i = n_heads; i < n; i++) {
-            bool after = last < 0 || scores[i] < scores[last] || (scores[i] == scores[last] && i > last);
-            if (after && scores[i] > 0 && (best < 0 || scores[i] > scores[best])) best = i;
+        for (int i = 0; i < n; i++) {
+            double score = sign * scores[i]; /* NaN is above nothing */
+            bool after = last < 0 || score < sign * scores[last] || (score == sign * scores[last] && i > last);
+            if (after && score > 0 && (best < 0 || score > sign * scores[best])) best = i;
         }
         if (best < 0) break;
-        hsc__string_printf(out, "%5.1f %%  ", 100 * scores[best]);
+        if (j->v->eigen) hsc__string_printf(out, "%+6.3f  ", scores[best]);
+        else hsc__string_printf(out, "%5.1f %%  ", 100 * scores[best]);
         hsc__add_head_name(out, best / n_heads, best % n_heads);
         hsc__string_text(out, "\n");
         last = best;
@@ -415,42 +468,68 @@ static void add_best(const job *j, hsc__string *out, const char *title, const do
     if (last < 0) hsc__string_text(out, "none\n");
 }
 
+static void add_header(const job *j, hsc__string *out)
+{
+    hsc__string_printf(out, "%s: ", j->opened.name);
+    if (j->v->eigen) {
+        hsc__string_text(out, "eigenvalue copying scores by the weights, norms folded in\n"
+                              "sum of the eigenvalues of OV over the sum of their sizes, from words to words\n\n");
+        return;
+    }
+    hsc__string_printf(out,
+                       "copying scores over %zu names (%zu of %zu are one token), compute %s\n"
+                       "share of names among the 5 words that a head writes for them; layer 1 has none\n\n",
+                       j->names.n, j->names.n, j->n_named, hsc_compute_name((hsc_compute)j->v->r.compute));
+}
+
 static int print_copying(const job *j)
 {
     hsc__string out = {0};
     hsc_error err = {0};
-    hsc__head_map map = copying_map(j);
-    hsc__string_printf(&out,
-                       "%s: copying scores over %zu names (%zu of %zu are one token), compute %s\n"
-                       "share of names among the 5 words that a head writes for them; layer 1 has none\n\n",
-                       j->opened.name, j->names.n, j->names.n, j->n_named,
-                       hsc_compute_name((hsc_compute)j->v->r.compute));
-    hsc_status status = hsc__head_map_show(&out, &map, &err);
-    add_best(j, &out, "Heads that copy:", j->copy);
-    add_best(j, &out, "Heads that speak against (the sign turned):", j->against);
-    if (status == HSC_OK && j->v->r.plot) status = hsc__head_map_plot(j->v->r.plot, &map, &err);
+    bool eigen = j->v->eigen;
+    add_header(j, &out);
+    hsc_status status = show_scores(j, NULL, &out, &err);
+    add_best(j, &out, "Heads that copy:", j->copy, 1);
+    add_best(j, &out, "Heads that speak against (the sign turned):", eigen ? j->copy : j->against, eigen ? -1 : 1);
+    if (status == HSC_OK && j->v->r.plot) status = show_scores(j, j->v->r.plot, NULL, &err);
     return hsc__answer(status, &out, &err);
+}
+
+static int print_copying_csv(const job *j)
+{
+    hsc__string out = {0};
+    hsc_error err = {0};
+    int n_heads = j->opened.config->n_heads;
+    hsc__string_text(&out, j->v->eigen ? "layer,head,eigen\n" : "layer,head,copying,against\n");
+    for (int i = 0; i < j->opened.config->n_layers * n_heads; i++) {
+        hsc__string_printf(&out, "%d,%d", i / n_heads, i % n_heads);
+        hsc__csv_number(&out, j->copy[i]);
+        if (!j->v->eigen) hsc__csv_number(&out, j->against[i]);
+        hsc__string_text(&out, "\n");
+    }
+    return hsc__answer(j->v->r.plot ? show_scores(j, j->v->r.plot, NULL, &err) : HSC_OK, &out, &err);
 }
 
 static int print_copying_json(const job *j)
 {
     hsc_error err = {0};
-    hsc__head_map map = copying_map(j);
     json_t *root = json_start(j), *heads = json_array();
     int n_heads = j->opened.config->n_heads;
-    for (int i = 0; i < j->opened.config->n_layers * n_heads; i++)
-        json_array_append_new(heads,
-                              json_pack("{s:i,s:i,s:o,s:o}", "layer", i / n_heads, "head", i % n_heads, "copying",
-                                        hsc__json_number(j->copy[i]), "against", hsc__json_number(j->against[i])));
+    for (int i = 0; i < j->opened.config->n_layers * n_heads; i++) {
+        json_t *head = json_pack("{s:i,s:i,s:o}", "layer", i / n_heads, "head", i % n_heads,
+                                 j->v->eigen ? "eigen" : "copying", hsc__json_number(j->copy[i]));
+        if (!j->v->eigen) json_object_set_new(head, "against", hsc__json_number(j->against[i]));
+        json_array_append_new(heads, head);
+    }
     json_object_set_new(root, "heads", heads);
-    hsc_status status = j->v->r.plot ? hsc__head_map_plot(j->v->r.plot, &map, &err) : HSC_OK;
+    hsc_status status = j->v->r.plot ? show_scores(j, j->v->r.plot, NULL, &err) : HSC_OK;
     return hsc__answer_json(status, root, &err);
 }
 
 static int print(const job *j)
 {
-    if (j->head.given) return j->v->r.json ? print_head_json(j) : print_head(j);
-    return j->v->r.json ? print_copying_json(j) : print_copying(j);
+    if (j->head.given) return j->v->r.json ? print_head_json(j) : j->v->r.csv ? print_head_csv(j) : print_head(j);
+    return j->v->r.json ? print_copying_json(j) : j->v->r.csv ? print_copying_csv(j) : print_copying(j);
 }
 
 static bool parse_head(const char *text, hsc__head *out)
@@ -466,9 +545,12 @@ static int check(job *j, const hsc__args *args)
     const values *v = j->v;
     if (args->n && !parse_head(args->list[0], &j->head))
         return hsc__cli_misuse(&command, "'%s' is no head: L4H3 is layer 4, head 3, both from 0", args->list[0]);
-    if (!j->head.given && (v->words.n || v->all)) return hsc__cli_misuse(&command, "--word and --all want a head");
+    if (!j->head.given && (v->words.n || v->all || v->distance))
+        return hsc__cli_misuse(&command, "--word, --all and --distance want a head");
+    if (v->eigen && (j->head.given || v->names))
+        return hsc__cli_misuse(&command, "--eigen is about all heads and all words: leave the head and --names out");
     if (v->r.plot && j->head.given) return hsc__cli_misuse(&command, "--plot draws all heads: leave the head out");
-    return hsc__check_plot(&command, v->r.plot);
+    return hsc__reading_check_output(&command, &v->r);
 }
 
 int hsc__cli_circuit(int argc, char **argv)
@@ -481,7 +563,7 @@ int hsc__cli_circuit(int argc, char **argv)
     if (result == HSC__CLI_GO_ON) result = check(&j, &args);
     if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.r.model, 0, true, &j.opened);
     if (result == HSC__CLI_GO_ON) {
-        hsc_status status = read_names(&j, &err);
+        hsc_status status = v.eigen ? HSC_OK : read_names(&j, &err);
         if (status == HSC_OK) status = j.head.given ? run_head(&j, &err) : run_copying(&j, &err);
         result = status == HSC_OK ? print(&j) : hsc__cli_fail(&err);
     }
@@ -489,7 +571,8 @@ int hsc__cli_circuit(int argc, char **argv)
     hsc_circuit_free(&j.named);
     hsc__free(j.copy);
     hsc__free(j.names.ids);
-    hsc__free(j.inputs.ids);
+    hsc__free(j.all.ids);
+    hsc__free(j.words.ids);
     hsc__cli_close(&j.opened);
     return result;
 }

@@ -29,6 +29,7 @@ static const hsc__option options[] = {
            "All pairs (or the map of --head) as .png, .svg or .pdf. Wants --kind."),
     HSC__OPTION_THREADS(values, r.threads),
     HSC__OPTION_JSON(values, r.json),
+    HSC__READING_CSV(values, r),
 };
 
 static const hsc__command command = {
@@ -230,10 +231,30 @@ static int print_json(const job *j)
     return hsc__answer_json(status, root, &err);
 }
 
+/* A line for every pair, with --head those with that head. */
+static int print_csv(const job *j)
+{
+    hsc__string out = {0};
+    hsc_error err = {0};
+    int n_heads = j->opened.config->n_heads, head = chosen(j);
+    hsc__string_text(&out, "kind,layer,head,later_layer,later_head,score\n");
+    for (int kind = 0; kind < HSC_N_COMPOSES; kind++) {
+        for (int i = 0; j->scores[kind] && i < j->n * j->n; i++) {
+            int one = i / j->n, two = i % j->n;
+            if (isnan(j->scores[kind][i]) || (head >= 0 && one != head && two != head)) continue;
+            hsc__string_printf(&out, "%s,%d,%d,%d,%d", hsc_compose_name((hsc_compose)kind), one / n_heads,
+                               one % n_heads, two / n_heads, two % n_heads);
+            hsc__csv_number(&out, (double)j->scores[kind][i]);
+            hsc__string_text(&out, "\n");
+        }
+    }
+    return hsc__answer(j->v->r.plot ? plot(j, &err) : HSC_OK, &out, &err);
+}
+
 static int check(const values *v)
 {
     if (v->r.plot && v->kind == KIND_ALL) return hsc__cli_misuse(&command, "--plot draws one kind: --kind q, k or v");
-    return hsc__check_plot(&command, v->r.plot);
+    return hsc__reading_check_output(&command, &v->r);
 }
 
 int hsc__cli_compose(int argc, char **argv)
@@ -248,7 +269,7 @@ int hsc__cli_compose(int argc, char **argv)
     if (result == HSC__CLI_GO_ON) {
         hsc_status status = run(&j, &err);
         if (status != HSC_OK) result = hsc__cli_fail(&err);
-        else result = v.r.json ? print_json(&j) : print_text(&j);
+        else result = v.r.json ? print_json(&j) : v.r.csv ? print_csv(&j) : print_text(&j);
     }
     for (int kind = 0; kind < HSC_N_COMPOSES; kind++) hsc__free(j.scores[kind]);
     hsc__cli_close(&j.opened);

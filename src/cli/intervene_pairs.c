@@ -98,14 +98,17 @@ static hsc_status add_object(const reader *r, const json_t *object, int line, hs
     return set_cluster(item, object, err);
 }
 
+/* A line that asks for nothing is left out; one that is no line of a pair file is an error. */
 static hsc_status add_line(const reader *r, const char *text, size_t n, int line, hsc_error *err)
 {
     json_error_t where;
+    hsc_error why = {0};
     json_t *object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!object) return hsc__fail(err, HSC_EFORMAT, 0, "column %d: %s", where.column, where.text);
-    hsc_status status = add_object(r, object, line, err);
+    hsc_status status = add_object(r, object, line, &why);
     json_decref(object);
-    return status;
+    if (status == HSC_EINVAL) return hsc__items_leave_out(r->items, line, why.message, err);
+    return status == HSC_OK ? HSC_OK : hsc__fail(err, status, why.offset, "%s", why.message);
 }
 
 static hsc_status add_prompts(const reader *r, const hsc__string *text, hsc_error *err)

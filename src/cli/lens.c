@@ -1,5 +1,6 @@
 /* headscope lens: what the residual stream would say after each layer, at one position word by word, at all of them as
  * a map, or over a file of pairs. */
+#include "cli/heads.h"
 #include "cli/reading.h"
 #include "headscope/analysis.h"
 #include "headscope/inspect.h"
@@ -82,14 +83,15 @@ typedef struct job {
     int n_stages, n_clusters;
 } job;
 
-static int check(const values *v, const hsc__args *args)
+static int check(void *user, const hsc__args *args)
 {
+    const values *v = ((const job *)user)->v;
     if (v->by == BY_WORD && !v->words.n) return hsc__cli_misuse(&command, "--by word wants a --word");
     if (!v->pairs) return hsc__reading_check(&command, &v->r, args);
     if (args->n || v->r.ids.ids) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
     if (v->words.n || v->r.token || v->r.pos >= 0)
         return hsc__cli_misuse(&command, "--pairs brings its own words and asks at the last token");
-    return hsc__check_plot(&command, v->r.plot);
+    return hsc__reading_check_output(&command, &v->r);
 }
 
 static hsc_lens_options lens_options(const job *j)
@@ -101,10 +103,10 @@ static hsc_lens_options lens_options(const job *j)
                               .n_words = j->v->words.n};
 }
 
-static hsc_status run_text(job *j, const hsc__args *args, hsc_error *err)
+static hsc_status run_text(job *j, const char *text, hsc_error *err)
 {
     hsc_lens_options o = lens_options(j);
-    HSC_TRY(hsc__reading_text(&j->r, args->n ? args->list[0] : NULL, err));
+    HSC_TRY(hsc__reading_text(&j->r, text, err));
     for (int i = 0; i < o.n_words; i++) {
         const char *word = j->v->words.list[i];
         HSC_TRY(hsc__cli_word(&j->r.opened, "--word", word, strlen(word), &j->words[i], err));
@@ -171,6 +173,12 @@ static hsc_status run_pairs(job *j, hsc_error *err)
     hsc__free(numbers);
     hsc__free(ci);
     return status;
+}
+
+static hsc_status run(void *user, const char *text, hsc_error *err)
+{
+    job *j = user;
+    return j->v->pairs ? run_pairs(j, err) : run_text(j, text, err);
 }
 
 /* ----------------------------------------------------------------------------------------------------- output ---- */
@@ -260,28 +268,24 @@ static void add_row(const job *j, hsc__string *out, int stage)
     hsc__string_text(out, "\n");
 }
 
-static int print_text(const job *j)
+static hsc_status add_text(const job *j, hsc__string *out, hsc_error *err)
 {
-    hsc__string out = {0};
-    hsc_error err = {0};
-    hsc__string_printf(&out, "%s: logit lens, compute %s\nat position %d ", j->r.opened.name,
+    hsc__string_printf(out, "%s: logit lens, compute %s\nat position %d ", j->r.opened.name,
                        hsc_compute_name((hsc_compute)j->v->r.compute), j->r.pos);
-    hsc__text_repr(&out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
-    hsc__string_printf(&out, ": KL to what the model ends with (nats)%s, the likeliest words with their probability\n",
+    hsc__text_repr(out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
+    hsc__string_printf(out, ": KL to what the model ends with (nats)%s, the likeliest words with their probability\n",
                        j->v->words.n ? ", probability and rank of each --word" : "");
-    hsc__string_printf(&out, "%-14s %7s", "after", "KL");
+    hsc__string_printf(out, "%-14s %7s", "after", "KL");
     for (int i = 0; i < j->v->words.n; i++) {
         hsc__string word = {0};
         hsc__add_word(&word, &j->r.opened, j->words[i]);
-        if (!word.failed) hsc__string_printf(&out, "  %13s", word.data);
+        if (!word.failed) hsc__string_printf(out, "  %13s", word.data);
         hsc__string_free(&word);
     }
-    hsc__string_text(&out, "\n");
-    for (int s = 0; s < j->lens.n_stages; s++) add_row(j, &out, s);
-    hsc__string_text(&out, "\n");
-    hsc_status status = show_map(j, NULL, &out, &err);
-    if (status == HSC_OK && j->v->r.plot) status = show_map(j, j->v->r.plot, NULL, &err);
-    return hsc__answer(status, &out, &err);
+    hsc__string_text(out, "\n");
+    for (int s = 0; s < j->lens.n_stages; s++) add_row(j, out, s);
+    hsc__string_text(out, "\n");
+    return show_map(j, NULL, out, err);
 }
 
 static json_t *json_position(const job *j, size_t at)
@@ -313,9 +317,8 @@ static json_t *json_start(const job *j)
                      hsc_compute_name((hsc_compute)j->v->r.compute));
 }
 
-static int print_json(const job *j)
+static json_t *text_json(const job *j)
 {
-    hsc_error err = {0};
     json_t *root = json_start(j), *stages = json_array();
     json_object_set_new(root, "tokens", hsc__json_tokens(&j->r.tokens));
     for (int s = 0; s < j->lens.n_stages; s++) {
@@ -325,8 +328,31 @@ static int print_json(const job *j)
         json_array_append_new(stages, row);
     }
     json_object_set_new(root, "stages", stages);
-    hsc_status status = j->v->r.plot ? show_map(j, j->v->r.plot, NULL, &err) : HSC_OK;
-    return hsc__answer_json(status, root, &err);
+    return root;
+}
+
+/* A line a stage and position; stage 0 is the embedding, s what layer s - 1 leaves behind. */
+static void text_csv(const job *j, hsc__string *out)
+{
+    const hsc_lens *l = &j->lens;
+    hsc__string_text(out, "stage,position,token,kl,loss,p_answer,top_id,top,top_p");
+    for (int i = 0; i < l->n_words; i++) hsc__string_printf(out, ",p_%d,rank_%d", (int)j->words[i], (int)j->words[i]);
+    hsc__string_text(out, "\n");
+    for (int i = 0; i < l->n_stages * l->n_pos; i++) {
+        size_t at = (size_t)i, top = at * (size_t)l->top_k, words = at * (size_t)l->n_words;
+        hsc__string_printf(out, "%d", i / l->n_pos);
+        hsc__csv_token(out, &j->r, i % l->n_pos);
+        hsc__csv_number(out, l->kl[at]);
+        hsc__csv_number(out, l->losses[at]);
+        hsc__csv_number(out, probability(l, at, l->answer_logits[at]));
+        hsc__csv_word(out, &j->r.opened, l->top[top]);
+        hsc__csv_number(out, probability(l, at, l->top_logits[top]));
+        for (size_t w = words; w < words + (size_t)l->n_words; w++) {
+            hsc__csv_number(out, probability(l, at, l->word_logits[w]));
+            hsc__string_printf(out, ",%d", l->word_ranks[w]);
+        }
+        hsc__string_text(out, "\n");
+    }
 }
 
 static hsc_status plot_leads(const job *j, hsc_error *err)
@@ -356,32 +382,41 @@ static hsc_status plot_leads(const job *j, hsc_error *err)
     return status;
 }
 
-static int print_pairs(const job *j)
+static void add_pairs(const job *j, hsc__string *out)
 {
-    hsc__string out = {0};
-    hsc_error err = {0};
-    hsc__string_printf(&out,
-                       "%s: logit lens over %zu texts in %d clusters, compute %s\n"
+    hsc__string_printf(out, "%s: logit lens, compute %s\n", j->r.opened.name,
+                       hsc_compute_name((hsc_compute)j->v->r.compute));
+    hsc__items_describe(out, &j->items, j->n_clusters);
+    hsc__string_printf(out,
                        "lead: logit of the right answer minus that of the wrong one at the last token; right: texts "
                        "where it leads\n%-14s %8s  %18s  %s\n",
-                       j->r.opened.name, j->items.n, j->n_clusters, hsc_compute_name((hsc_compute)j->v->r.compute),
                        "after", "lead", "95 % interval", "right");
     for (int s = 0; s < j->n_stages; s++) {
         const lead *l = &j->leads[s];
-        add_stage(&out, s);
-        hsc__string_printf(&out, " %+8.3f  [%+7.3f, %+7.3f]  %5.1f %%\n", l->mean, l->ci.low, l->ci.high,
+        add_stage(out, s);
+        hsc__string_printf(out, " %+8.3f  [%+7.3f, %+7.3f]  %5.1f %%\n", l->mean, l->ci.low, l->ci.high,
                            100.0 * l->n_right / (double)j->items.n);
     }
-    hsc_status status = j->v->r.plot ? plot_leads(j, &err) : HSC_OK;
-    return hsc__answer(status, &out, &err);
 }
 
-static int print_pairs_json(const job *j)
+static void pairs_csv(const job *j, hsc__string *out)
 {
-    hsc_error err = {0};
+    hsc__string_text(out, "stage,lead,ci_low,ci_high,right\n");
+    for (int s = 0; s < j->n_stages; s++) {
+        hsc__string_printf(out, "%d", s);
+        hsc__csv_number(out, j->leads[s].mean);
+        hsc__csv_number(out, j->leads[s].ci.low);
+        hsc__csv_number(out, j->leads[s].ci.high);
+        hsc__string_printf(out, ",%d\n", j->leads[s].n_right);
+    }
+}
+
+static json_t *pairs_json(const job *j)
+{
     json_t *root = json_start(j), *stages = json_array();
     json_object_set_new(root, "n_texts", json_integer((json_int_t)j->items.n));
     json_object_set_new(root, "n_clusters", json_integer(j->n_clusters));
+    json_object_set_new(root, "skipped", hsc__items_json_skipped(&j->items));
     for (int s = 0; s < j->n_stages; s++) {
         const lead *l = &j->leads[s];
         json_array_append_new(stages, json_pack("{s:o,s:[o,o],s:i}", "lead", hsc__json_number(l->mean), "ci",
@@ -389,29 +424,44 @@ static int print_pairs_json(const job *j)
                                                 l->n_right));
     }
     json_object_set_new(root, "stages", stages);
-    hsc_status status = j->v->r.plot ? plot_leads(j, &err) : HSC_OK;
-    return hsc__answer_json(status, root, &err);
+    return root;
 }
 
-static int print(const job *j)
+/* ---- of a text or of pairs ---- */
+
+static hsc_status show_text(const void *user, hsc__string *out, hsc_error *err)
 {
-    if (j->v->pairs) return j->v->r.json ? print_pairs_json(j) : print_pairs(j);
-    return j->v->r.json ? print_json(j) : print_text(j);
+    const job *j = user;
+    if (!j->v->pairs) return add_text(j, out, err);
+    add_pairs(j, out);
+    return HSC_OK;
+}
+
+static void show_csv(const void *user, hsc__string *out)
+{
+    const job *j = user;
+    if (j->v->pairs) pairs_csv(j, out);
+    else text_csv(j, out);
+}
+
+static json_t *make_json(const void *user)
+{
+    const job *j = user;
+    return j->v->pairs ? pairs_json(j) : text_json(j);
+}
+
+static hsc_status plot(const void *user, const char *path, hsc_error *err)
+{
+    const job *j = user;
+    return j->v->pairs ? plot_leads(j, err) : show_map(j, path, NULL, err);
 }
 
 int hsc__cli_lens(int argc, char **argv)
 {
+    static const hsc__reading_steps steps = {&command, check, run, show_text, show_csv, make_json, plot};
     values v = {.r = {.pos = -1, .top = 3}};
     job j = {.v = &v, .r = {.options = &v.r}};
-    hsc__args args;
-    hsc_error err = {0};
-    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
-    if (result == HSC__CLI_GO_ON) result = check(&v, &args);
-    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.r.model, 0, true, &j.r.opened);
-    if (result == HSC__CLI_GO_ON) {
-        hsc_status status = v.pairs ? run_pairs(&j, &err) : run_text(&j, &args, &err);
-        result = status == HSC_OK ? print(&j) : hsc__reading_fail(&j.r, &err);
-    }
+    int result = hsc__reading_main(&steps, argc, argv, &v, &j.r, &j);
     hsc_lens_free(&j.lens);
     hsc__items_free(&j.items);
     hsc__free(j.leads);

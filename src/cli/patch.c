@@ -21,22 +21,23 @@ static const hsc__option options[] = {
     OPTION("noise", 0, HSC__OPT_FLAG, NULL, noise, 0, 0,
            "Patch the corrupted run into the clean one. Default: the clean run into the corrupted one (denoising)."),
     OPTION(
-        "site", 0, HSC__OPT_CHOICE, "resid_pre|attn_out|mlp_out|z", site, 0, 0,
-        "What is patched. resid_pre (default), attn_out and mlp_out: one position of one layer at a time; z: one head "
-        "at all positions."),
+        "site", 0, HSC__OPT_TEXT, "SITE", site, 0, 0,
+        "What is patched: any site that a layer has, resid_pre (default), attn_out, mlp_out, q, k, v, z, pattern and "
+        "so on; `headscope run --help` lists them."),
     OPTION("path", 0, HSC__OPT_TEXT, "HEADS|end", path, 0, 0,
            "Path patching: only what each head sends to the input of these heads, L9H9,L9H6, or straight to the end of "
            "the residual stream. All other heads are held."),
     OPTION("input", 0, HSC__OPT_CHOICE, "q|k|v", input, 0, 0,
            "With --path: which input of the heads (default q); k and v are those of their kv head."),
+    OPTION("by", 0, HSC__OPT_CHOICE, "default|head|position|layer", by, 0, 0,
+           "What a cell is: one head (default where a site is made of heads, and with --cut), one position (default "
+           "elsewhere), or a layer as a whole. The key-value heads of k and v are fewer."),
     HSC__OPTION_HEADING("One text"),
     OPTION("cut", 0, HSC__OPT_TEXT, "WORDS|each", cut, 0, 0,
            "Knock out edges of attention: these words, or positions #3 or #3-5, are no longer seen; or each token in "
            "turn, by all heads of a layer."),
     OPTION("query", 0, HSC__OPT_TEXT, "WORDS", query, 0, 0,
            "With --cut: by whom they are not seen; words or positions. Default: the last token."),
-    OPTION("by", 0, HSC__OPT_CHOICE, "head|layer", by, 0, 0,
-           "With --cut: one head at a time (default), or all heads of a layer."),
     OPTION("no-renorm", 0, HSC__OPT_FLAG, NULL, no_renorm, 0, 0,
            "With --cut: set the weights to 0 and leave the others as they are. Default: the row sums to 1 again."),
     HSC__OPTION_HEADING("Many pairs"),
@@ -57,6 +58,7 @@ static const hsc__option options[] = {
            "Read <|endoftext|> and its like in the text as that token."),
     HSC__OPTION_THREADS(hsc__patch_options, threads),
     HSC__OPTION_JSON(hsc__patch_options, json),
+    OPTION("csv", 0, HSC__OPT_FLAG, NULL, csv, 0, 0, "Print CSV with a line of names; counts from 0 as JSON does."),
 };
 
 static const hsc__command command = {
@@ -81,6 +83,8 @@ static const hsc__command command = {
                 "    where, and in which layer, the second name makes the difference\n"
                 "headscope patch ... --site z --plot heads.png\n"
                 "    which heads carry it\n"
+                "headscope patch ... --site v --by position\n"
+                "    from which token on, and in which layer, it is moved\n"
                 "headscope patch ... --path L9H9,L9H6 --noise\n"
                 "    which heads tell these two where to look\n"
                 "headscope patch -m gpt2 --metric \"logit: Mary - John\" --cut Mary \\\n"
@@ -108,6 +112,36 @@ static bool parse_heads(const char *text, hsc__heads *out)
     return out->n > 0;
 }
 
+/* Whether a site is made of heads, and whether these are kv heads. */
+static bool has_heads(hsc_site site, bool *kv)
+{
+    *kv = site == HSC_K || site == HSC_V || site == HSC_ROT_K;
+    return (site >= HSC_Q && site <= HSC_Z);
+}
+
+/* What is patched and what a cell is. */
+static int check_site(hsc__patch *j)
+{
+    const hsc__patch_options *v = j->options;
+    bool kv, whole;
+    if (j->mode != HSC__PATCH_PLACES) return HSC__CLI_GO_ON;
+    j->site = v->site ? hsc_site_find(v->site) : HSC_RESID_PRE;
+    if (j->site == HSC_N_SITES || !hsc_site_per_layer(j->site) || j->site >= HSC_ENC_EMBED)
+        return hsc__cli_misuse(&command, "--site %s: no layer has such a site; `headscope run --help` lists them",
+                               v->site);
+    bool heads = has_heads(j->site, &kv);
+    whole = j->site == HSC_PATTERN || j->site == HSC_ATTN_SCORES;
+    if (v->by == HSC__BY_HEAD && !heads)
+        return hsc__cli_misuse(&command, "--by head: %s is not made of heads", hsc_site_name(j->site));
+    if (whole && v->by > HSC__BY_HEAD)
+        return hsc__cli_misuse(&command, "--by: %s goes head by head", hsc_site_name(j->site));
+    j->cols = v->by == HSC__BY_LAYER                ? HSC__COLS_LAYER
+              : v->by == HSC__BY_POSITION || !heads ? HSC__COLS_POSITIONS
+              : kv                                  ? HSC__COLS_KV_HEADS
+                                                    : HSC__COLS_HEADS;
+    return HSC__CLI_GO_ON;
+}
+
 static int check_mode(hsc__patch *j)
 {
     const hsc__patch_options *v = j->options;
@@ -119,14 +153,19 @@ static int check_mode(hsc__patch *j)
         return hsc__cli_misuse(&command, "--cut works on one text, without --corrupted");
     if (v->path && v->site) return hsc__cli_misuse(&command, "--path patches z of a head: leave --site out");
     if (v->input && !v->path) return hsc__cli_misuse(&command, "--input goes with --path");
-    if ((v->query || v->by || v->no_renorm) && !v->cut)
-        return hsc__cli_misuse(&command, "--query, --by and --no-renorm go with --cut");
+    if ((v->query || v->no_renorm) && !v->cut)
+        return hsc__cli_misuse(&command, "--query and --no-renorm go with --cut");
+    if (v->by && (v->path || v->pairs)) return hsc__cli_misuse(&command, "--by is not for --path or --pairs");
+    if (v->cut && v->by == HSC__BY_POSITION)
+        return hsc__cli_misuse(&command, "--cut goes by heads or layers; --cut each takes the positions in turn");
     if (v->path && !parse_heads(v->path, &j->receivers))
         return hsc__cli_misuse(&command, "--path: '%s' is neither 'end' nor heads such as L9H9,L9H6", v->path);
     if (v->input && !j->receivers.n) return hsc__cli_misuse(&command, "--input goes with heads, not with --path end");
     if (v->limit && !v->pairs) return hsc__cli_misuse(&command, "--limit goes with --pairs");
     if (j->mode != HSC__PATCH_CUTS) return HSC__CLI_GO_ON;
-    j->cols = strcmp(v->cut, "each") == 0 ? HSC__COLS_POSITIONS : v->by ? HSC__COLS_LAYER : HSC__COLS_HEADS;
+    j->cols = strcmp(v->cut, "each") == 0 ? HSC__COLS_POSITIONS
+              : v->by == HSC__BY_LAYER    ? HSC__COLS_LAYER
+                                          : HSC__COLS_HEADS;
     return HSC__CLI_GO_ON;
 }
 
@@ -134,6 +173,9 @@ static int check(hsc__patch *j, const hsc__args *args)
 {
     const hsc__patch_options *v = j->options;
     int status = check_mode(j), n_texts = args->n + (v->ids.ids != NULL);
+    if (status == HSC__CLI_GO_ON && v->json && v->csv)
+        status = hsc__cli_misuse(&command, "--json and --csv: one of the two");
+    if (status == HSC__CLI_GO_ON) status = check_site(j);
     if (status == HSC__CLI_GO_ON) status = hsc__check_plot(&command, v->plot);
     if (status != HSC__CLI_GO_ON) return status;
     if (v->pairs && (n_texts || v->corrupted || v->corrupted_ids.ids || v->metric || v->noise || v->site))
@@ -238,7 +280,7 @@ int hsc__cli_patch(int argc, char **argv)
             status = find_spans(&j, v.ids.ids ? NULL : args.list[0], &err);
         if (status == HSC_OK) status = hsc__patch_run(&j, &err);
         if (status != HSC_OK) result = hsc__cli_fail(&err);
-        else result = v.json ? hsc__patch_print_json(&j) : hsc__patch_print(&j);
+        else result = v.json ? hsc__patch_print_json(&j) : v.csv ? hsc__patch_print_csv(&j) : hsc__patch_print(&j);
     }
     hsc__free(j.cells);
     hsc__tokens_free(&j.tokens);

@@ -7,10 +7,10 @@
 #include "headscope/inspect.h"
 
 typedef struct hsc__patch_options {
-    const char *model, *corrupted, *metric, *plot, *path, *cut, *query, *pairs;
+    const char *model, *corrupted, *metric, *plot, *path, *cut, *query, *pairs, *site;
     hsc__ids ids, corrupted_ids;
-    int site, input, by, limit, threads, compute, top, seed;
-    bool noise, no_renorm, no_special, parse_special, json;
+    int input, by, limit, threads, compute, top, seed;
+    bool noise, no_renorm, no_special, parse_special, json, csv;
 } hsc__patch_options;
 
 typedef enum {
@@ -20,7 +20,10 @@ typedef enum {
     HSC__PATCH_PAIRS,  /* mediation over a pair file */
 } hsc__patch_mode;
 
-typedef enum { HSC__COLS_HEADS, HSC__COLS_POSITIONS, HSC__COLS_LAYER } hsc__patch_cols;
+typedef enum { HSC__COLS_HEADS, HSC__COLS_KV_HEADS, HSC__COLS_POSITIONS, HSC__COLS_LAYER } hsc__patch_cols;
+
+/* --by, in the order of its words. */
+typedef enum { HSC__BY_DEFAULT, HSC__BY_HEAD, HSC__BY_POSITION, HSC__BY_LAYER } hsc__patch_by;
 
 /* Positions [first, first + n). */
 typedef struct hsc__positions {
@@ -46,6 +49,7 @@ typedef struct hsc__patch {
 hsc_status hsc__patch_run(hsc__patch *job, hsc_error *err);
 int hsc__patch_print(const hsc__patch *job);
 int hsc__patch_print_json(const hsc__patch *job);
+int hsc__patch_print_csv(const hsc__patch *job);
 
 /* Reads the pair file, runs and prints. Returns the exit status. */
 int hsc__patch_pairs(hsc__patch *job);

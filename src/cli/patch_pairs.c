@@ -249,6 +249,27 @@ static int print_json(const carrying *c)
     return hsc__json_print(root);
 }
 
+static int print_csv(const carrying *c)
+{
+    hsc__string out = {0};
+    int per = c->j->opened.config->n_heads;
+    hsc__string_text(&out, "layer,head,indirect,ci_low,ci_high,share,direct,direct_low,direct_high\n");
+    for (int i = 0; i < c->n_heads; i++) {
+        int h = c->order[i], d = FIRST + c->n_heads + h;
+        const double figures[] = {c->means[FIRST + h],
+                                  c->interval[FIRST + h].low,
+                                  c->interval[FIRST + h].high,
+                                  c->means[FIRST + h] / c->means[TOTAL],
+                                  c->means[d],
+                                  c->interval[d].low,
+                                  c->interval[d].high};
+        hsc__string_printf(&out, "%d,%d", h / per, h % per);
+        for (int k = 0; k < 7; k++) hsc__csv_number(&out, figures[k]);
+        hsc__string_text(&out, "\n");
+    }
+    return hsc__cli_write_string(&out);
+}
+
 static int show(const carrying *c)
 {
     hsc__string out = {0};
@@ -256,6 +277,7 @@ static int show(const carrying *c)
     const char *plot = c->j->options->plot;
     if (plot && show_map(c, plot, NULL, &err) != HSC_OK) return hsc__cli_fail(&err);
     if (c->j->options->json) return print_json(c);
+    if (c->j->options->csv) return print_csv(c);
     if (add_text(c, &out, &err) == HSC_OK) return hsc__cli_write_string(&out);
     hsc__string_free(&out);
     return hsc__cli_fail(&err);

@@ -1,10 +1,12 @@
 /* What patching found: what was put where, a map of layers by positions or heads, the cells that stand out. */
+#include "cli/heads.h"
 #include "cli/patch.h"
+#include "cli/reading.h"
 
 #include <math.h>
 
 static const char *const inputs[] = {"q", "k", "v"};
-static const char *const columns[] = {"head", "position", "layer"};
+static const char *const columns[] = {"head", "kv_head", "position", "layer"};
 
 static void add_positions(const hsc__patch *j, hsc__string *out, hsc__positions p)
 {
@@ -50,8 +52,9 @@ static void add_header(const hsc__patch *j, hsc__string *out)
         hsc__string_text(out, ", other heads held, ");
         add_direction(j, out);
     } else {
-        hsc__string_printf(out, "%s patched %s, ", hsc_site_name(j->site),
-                           j->cols == HSC__COLS_HEADS ? "head by head at all positions" : "position by position");
+        static const char *const by[] = {"head by head at all positions", "kv head by kv head at all positions",
+                                         "position by position", "layer by layer at all positions"};
+        hsc__string_printf(out, "%s patched %s, ", hsc_site_name(j->site), by[j->cols]);
         add_direction(j, out);
     }
     hsc__string_printf(out, ", compute %s\nmeasured: ", hsc_compute_name((hsc_compute)j->options->compute));
@@ -68,7 +71,8 @@ static void add_header(const hsc__patch *j, hsc__string *out)
 
 static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *out, hsc_error *err)
 {
-    static const hsc__label all = {"all heads", 9};
+    static const hsc__label all = {"all", 3};
+    static const char *const titles[] = {"head", "kv head", "position", "all of the layer"};
     hsc__string title = {0};
     hsc__string_printf(&title, "%s: ", j->opened.name);
     if (j->mode == HSC__PATCH_CUTS) {
@@ -83,7 +87,7 @@ static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *o
         hsc__string_text(&title, j->options->noise ? ", corrupted into clean" : ", clean into corrupted");
     }
     hsc__effect_map map = {.title = title.data,
-                           .x_title = j->cols == HSC__COLS_LAYER ? "all heads" : columns[j->cols],
+                           .x_title = titles[j->cols],
                            .y_title = "layer",
                            .value_title = j->mode == HSC__PATCH_CUTS ? "effect, logits" : "share of the difference",
                            .n_rows = j->opened.config->n_layers,
@@ -91,9 +95,9 @@ static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *o
                            .values = j->cells,
                            .row_letter = 'L',
                            .col_letter = 'H',
-                           .col_labels = j->cols == HSC__COLS_HEADS   ? NULL
-                                         : j->cols == HSC__COLS_LAYER ? &all
-                                                                      : j->tokens.texts};
+                           .col_labels = j->cols == HSC__COLS_POSITIONS ? j->tokens.texts
+                                         : j->cols == HSC__COLS_LAYER   ? &all
+                                                                        : NULL};
     hsc_status status =
         title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
     hsc__string_free(&title);
@@ -108,8 +112,9 @@ static void add_cell(const hsc__patch *j, hsc__string *out, int i)
         hsc__string_printf(out, " (L%d)\n", layer);
         return;
     }
-    if (j->cols == HSC__COLS_HEADS) {
-        hsc__string_printf(out, ", head %d (L%dH%d)\n", col, layer, col);
+    if (j->cols == HSC__COLS_HEADS || j->cols == HSC__COLS_KV_HEADS) {
+        hsc__string_printf(out, j->cols == HSC__COLS_HEADS ? ", head %d (L%dH%d)\n" : ", kv head %d (L%dH%d)\n", col,
+                           layer, col);
         return;
     }
     hsc__string_printf(out, ", position %d ", col);
@@ -150,6 +155,26 @@ int hsc__patch_print(const hsc__patch *j)
     if (status == HSC_OK) return hsc__cli_write_string(&out);
     hsc__string_free(&out);
     return hsc__cli_fail(&err);
+}
+
+int hsc__patch_print_csv(const hsc__patch *j)
+{
+    hsc__string out = {0};
+    hsc_error err = {0};
+    bool positions = j->cols == HSC__COLS_POSITIONS;
+    hsc__string_printf(&out, "layer%s%s%s,value\n", j->cols == HSC__COLS_LAYER ? "" : ",",
+                       j->cols == HSC__COLS_LAYER ? "" : columns[j->cols], positions ? ",token" : "");
+    for (int i = 0; i < j->opened.config->n_layers * j->n_cols; i++) {
+        int col = i % j->n_cols;
+        hsc__string_printf(&out, "%d", i / j->n_cols);
+        if (j->cols != HSC__COLS_LAYER) hsc__string_printf(&out, ",%d", col);
+        if (positions) hsc__string_text(&out, ",");
+        if (positions) hsc__csv_field(&out, j->tokens.texts[col].bytes, j->tokens.texts[col].n);
+        hsc__csv_number(&out, j->cells[i]);
+        hsc__string_text(&out, "\n");
+    }
+    hsc_status status = j->options->plot ? show_map(j, j->options->plot, NULL, &err) : HSC_OK;
+    return hsc__answer(status, &out, &err);
 }
 
 /* ------------------------------------------------------------------------------------------------------ JSON ---- */

@@ -4,7 +4,6 @@
 
 #include <math.h>
 
-static const hsc_site sites[] = {HSC_RESID_PRE, HSC_ATTN_OUT, HSC_MLP_OUT, HSC_Z};
 static const hsc_site inputs[] = {HSC_Q, HSC_K, HSC_V};
 
 static double metric_of(const hsc__patch *j, const hsc_trial *trial)
@@ -50,26 +49,39 @@ static int first_difference(const hsc__patch *j)
     return n;
 }
 
-/* The edits: cell (layer, column) gets what `source` holds there. */
+/* The edit of a cell: what the view of the other run holds there. A head of a table of weights is a whole plane. */
+static hsc_status fill_edit(const hsc__patch *j, const hsc_view *view, int layer, int col, hsc_edit *e, hsc_error *err)
+{
+    bool table = j->site == HSC_PATTERN || j->site == HSC_ATTN_SCORES;
+    size_t row = table ? (size_t)view->shape[2] : (size_t)hsc_site_row(j->opened.model, j->site);
+    *e = (hsc_edit){.site = j->site, .layer = layer, .first_pos = first_difference(j), .stride = row};
+    e->values = view->data + (size_t)e->first_pos * row;
+    if (j->cols == HSC__COLS_POSITIONS) {
+        e->first_pos = col;
+        e->n_pos = 1;
+        e->values = view->data + (size_t)col * row;
+    } else if (table) {
+        e->head = col;
+        e->values += (size_t)col * (size_t)view->shape[1] * row;
+    } else if (j->cols != HSC__COLS_LAYER) {
+        hsc_edit part;
+        HSC_TRY(hsc_edit_head(&part, j->opened.model, j->site, layer, col, err));
+        e->first = part.first;
+        e->n = part.n;
+        e->values += part.first;
+    }
+    return HSC_OK;
+}
+
 static hsc_status fill_edits(const hsc__patch *j, const hsc_lab *source, hsc_edit *edits, hsc_variant *variants,
                              hsc_error *err)
 {
-    size_t row = (size_t)hsc_site_row(j->opened.model, j->site);
-    int first = first_difference(j);
     for (int layer = 0; layer < j->opened.config->n_layers; layer++) {
         hsc_view view;
         HSC_TRY(hsc_lab_clean(source, j->site, layer, &view, err));
         for (int col = 0; col < j->n_cols; col++) {
             int i = layer * j->n_cols + col;
-            if (j->site == HSC_Z) {
-                HSC_TRY(hsc_edit_head(&edits[i], j->opened.model, HSC_Z, layer, col, err));
-                edits[i].first_pos = first;
-                edits[i].values = view.data + (size_t)first * row + edits[i].first;
-                edits[i].stride = row;
-            } else {
-                edits[i] = (hsc_edit){.site = j->site, .layer = layer, .first_pos = col, .n_pos = 1};
-                edits[i].values = view.data + (size_t)col * row;
-            }
+            HSC_TRY(fill_edit(j, &view, layer, col, &edits[i], err));
             variants[i] = (hsc_variant){&edits[i], 1};
         }
     }
@@ -163,9 +175,13 @@ static hsc_status run_cuts(hsc__patch *j, hsc_lab *lab, hsc_error *err)
 static hsc_status make_cells(hsc__patch *j, hsc_error *err)
 {
     const hsc_config *c = j->opened.config;
-    j->site = sites[j->options->site];
-    if (j->mode == HSC__PATCH_PLACES) j->cols = j->site == HSC_Z ? HSC__COLS_HEADS : HSC__COLS_POSITIONS;
-    j->n_cols = j->cols == HSC__COLS_HEADS ? c->n_heads : j->cols == HSC__COLS_LAYER ? 1 : j->items.list[0].n_tokens;
+    const int n_cols[] = {[HSC__COLS_HEADS] = c->n_heads,
+                          [HSC__COLS_KV_HEADS] = c->n_kv_heads,
+                          [HSC__COLS_POSITIONS] = j->items.list[0].n_tokens,
+                          [HSC__COLS_LAYER] = 1};
+    HSC_FAIL_IF(j->mode == HSC__PATCH_PLACES && !hsc_model_has_site(j->opened.model, j->site), HSC_EINVAL,
+                "--site: a model of architecture %s has no site \"%s\"", c->arch, hsc_site_name(j->site));
+    j->n_cols = n_cols[j->cols];
     size_t n = (size_t)c->n_layers * (size_t)j->n_cols;
     j->cells = hsc__calloc(n, sizeof *j->cells);
     return j->cells ? HSC_OK : hsc__fail_memory(err, n * sizeof *j->cells, "the map");

@@ -5,11 +5,17 @@
 
 #include <string.h>
 
+int hsc__reading_check_output(const hsc__command *command, const hsc__reading_options *o)
+{
+    if (o->json && o->csv) return hsc__cli_misuse(command, "--json and --csv: one of the two");
+    return hsc__check_plot(command, o->plot);
+}
+
 int hsc__reading_check(const hsc__command *command, const hsc__reading_options *o, const hsc__args *args)
 {
     if (args->n + (o->ids.ids != NULL) != 1) return hsc__cli_misuse(command, "give one of TEXT and --ids");
     if (o->token && o->pos >= 0) return hsc__cli_misuse(command, "--token and --pos: one of the two");
-    return hsc__check_plot(command, o->plot);
+    return hsc__reading_check_output(command, o);
 }
 
 static hsc_status find_position(hsc__reading *r, hsc_error *err)
@@ -22,13 +28,6 @@ static hsc_status find_position(hsc__reading *r, hsc_error *err)
     hsc_status status = hsc__look_find(&r->tokens, o->token, "--token", "--pos", &r->pos, err);
     r->not_found = status == HSC_ENOTFOUND;
     return status;
-}
-
-int hsc__reading_fail(const hsc__reading *r, const hsc_error *err)
-{
-    int result = hsc__cli_fail(err);
-    if (r->not_found) hsc__look_list_tokens(&r->tokens);
-    return result;
 }
 
 hsc_status hsc__reading_text(hsc__reading *r, const char *text, hsc_error *err)
@@ -56,6 +55,32 @@ void hsc__reading_free(hsc__reading *r)
     hsc__free(r->options->ids.ids);
 }
 
+static int print(const hsc__reading_steps *steps, const hsc__reading_options *o, const void *job)
+{
+    hsc__string out = {0};
+    hsc_error err = {0};
+    hsc_status status = o->plot ? steps->plot(job, o->plot, &err) : HSC_OK;
+    if (status != HSC_OK) return hsc__cli_fail(&err);
+    if (o->json) return hsc__json_print(steps->json(job));
+    if (o->csv) steps->csv(job, &out);
+    else status = steps->text(job, &out, &err);
+    return hsc__answer(status, &out, &err);
+}
+
+int hsc__reading_main(const hsc__reading_steps *steps, int argc, char **argv, void *values, hsc__reading *r, void *job)
+{
+    hsc__args args;
+    hsc_error err = {0};
+    int result = hsc__cli_parse(steps->command, argc, argv, values, &args);
+    if (result == HSC__CLI_GO_ON) result = steps->check(job, &args);
+    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(steps->command, r->options->model, 0, true, &r->opened);
+    if (result != HSC__CLI_GO_ON) return result;
+    if (steps->run(job, args.n ? args.list[0] : NULL, &err) == HSC_OK) return print(steps, r->options, job);
+    result = hsc__cli_fail(&err);
+    if (r->not_found) hsc__look_list_tokens(&r->tokens);
+    return result;
+}
+
 void hsc__add_head_name(hsc__string *out, int layer, int head)
 {
     hsc__string_printf(out, "layer %d, head %d (L%dH%d)", layer + 1, head, layer, head);
@@ -68,6 +93,21 @@ void hsc__add_word(hsc__string *out, const hsc__opened *opened, hsc_token id)
     const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &n) : NULL;
     if (bytes) hsc__text_repr(out, bytes, n);
     else hsc__string_printf(out, "#%d", (int)id);
+}
+
+void hsc__csv_word(hsc__string *out, const hsc__opened *opened, hsc_token id)
+{
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, NULL);
+    size_t n = 0;
+    const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &n) : NULL;
+    hsc__string_printf(out, ",%d,", (int)id);
+    if (bytes) hsc__csv_field(out, bytes, n);
+}
+
+void hsc__csv_token(hsc__string *out, const hsc__reading *r, int pos)
+{
+    hsc__string_printf(out, ",%d,", pos);
+    hsc__csv_field(out, r->tokens.texts[pos].bytes, r->tokens.texts[pos].n);
 }
 
 json_t *hsc__json_word(const hsc__opened *opened, hsc_token id)

@@ -10,7 +10,7 @@ typedef struct hsc__reading_options {
     hsc__ids ids;
     int pos; /* -1: not given */
     int top, threads, compute;
-    bool no_special, parse_special, json;
+    bool no_special, parse_special, json, csv;
 } hsc__reading_options;
 
 /* Rows of the option table: `type` has a field `field` of type hsc__reading_options. */
@@ -45,7 +45,12 @@ typedef struct hsc__reading_options {
          0,                                                                                                            \
          0,                                                                                                            \
          "Read <|endoftext|> and its like in the text as that token."},                                                \
-        HSC__OPTION_THREADS(type, field.threads), HSC__OPTION_JSON(type, field.json)
+        HSC__OPTION_THREADS(type, field.threads), HSC__OPTION_JSON(type, field.json), HSC__READING_CSV(type, field)
+#define HSC__READING_CSV(type, field)                                                                                  \
+    {                                                                                                                  \
+        "csv", 0, HSC__OPT_FLAG, NULL, offsetof(type, field.csv), 0, 0,                                                \
+            "Print CSV with a line of names; counts from 0 as JSON does."                                              \
+    }
 
 typedef struct hsc__reading {
     const hsc__reading_options *options;
@@ -55,18 +60,36 @@ typedef struct hsc__reading {
     bool not_found; /* no token is what --token says */
 } hsc__reading;
 
-/* The arguments alone: TEXT or --ids, --token or --pos, the picture's name. */
+/* The arguments alone: --json or --csv, the picture's name. */
+int hsc__reading_check_output(const hsc__command *command, const hsc__reading_options *options);
+/* The same, and TEXT or --ids, --token or --pos. */
 int hsc__reading_check(const hsc__command *command, const hsc__reading_options *options, const hsc__args *args);
 /* Encodes the text (NULL: the ids) and finds the position. */
 hsc_status hsc__reading_text(hsc__reading *reading, const char *text, hsc_error *err);
-/* As hsc__cli_fail; says which tokens there are when one was not found. */
-int hsc__reading_fail(const hsc__reading *reading, const hsc_error *err);
 void hsc__reading_free(hsc__reading *reading);
+
+/* The steps of a command that reads a text; `job` is its own. */
+typedef struct hsc__reading_steps {
+    const hsc__command *command;
+    int (*check)(void *job, const hsc__args *args);                 /* what the arguments alone show */
+    hsc_status (*run)(void *job, const char *text, hsc_error *err); /* text NULL: none was given */
+    hsc_status (*text)(const void *job, hsc__string *out, hsc_error *err);
+    void (*csv)(const void *job, hsc__string *out);
+    json_t *(*json)(const void *job);
+    hsc_status (*plot)(const void *job, const char *path, hsc_error *err);
+} hsc__reading_steps;
+/* Parses into `values`, opens the model, runs, draws what --plot names and prints. Returns the exit status; what the
+ * job holds is still to be freed. */
+int hsc__reading_main(const hsc__reading_steps *steps, int argc, char **argv, void *values, hsc__reading *reading,
+                      void *job);
 
 /* "layer 5, head 3 (L4H3)" */
 void hsc__add_head_name(hsc__string *out, int layer, int head);
 /* Python's repr of a token of the vocabulary; its number without a tokenizer. */
 void hsc__add_word(hsc__string *out, const hsc__opened *opened, hsc_token id);
+/* ",id,text" and ",position,text" of a line of CSV. */
+void hsc__csv_word(hsc__string *out, const hsc__opened *opened, hsc_token id);
+void hsc__csv_token(hsc__string *out, const hsc__reading *reading, int pos);
 /* {"id","text"} */
 json_t *hsc__json_word(const hsc__opened *opened, hsc_token id);
 /* [..] of n numbers. */

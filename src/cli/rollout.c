@@ -1,7 +1,9 @@
 /* headscope rollout: how much of each input token is in a token after all layers, by attention rollout and by flow. */
+#include "cli/heads.h"
 #include "cli/reading.h"
 #include "headscope/analysis.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct values {
@@ -50,8 +52,15 @@ typedef struct job {
     double *plain;          /* [n] mean over layers and heads */
 } job;
 
-static hsc_status run(job *j, const char *text, hsc_error *err)
+static int check(void *user, const hsc__args *args)
 {
+    const job *j = user;
+    return hsc__reading_check(&command, &j->v->r, args);
+}
+
+static hsc_status run(void *user, const char *text, hsc_error *err)
+{
+    job *j = user;
     const hsc_config *c = j->r.opened.config;
     HSC_TRY(hsc__reading_text(&j->r, text, err));
     size_t n = (size_t)j->r.n_tokens, layers = (size_t)c->n_layers, size = layers * n * n;
@@ -122,24 +131,44 @@ static void add_table(const job *j, hsc__string *out)
     }
 }
 
-static int print_text(const job *j)
+static hsc_status add_text(const void *user, hsc__string *out, hsc_error *err)
 {
-    hsc__string out = {0};
-    hsc_error err = {0};
-    hsc__string_printf(&out, "%s: attention rollout%s, compute %s\nwhat position %d ", j->r.opened.name,
+    const job *j = user;
+    hsc__string_printf(out, "%s: attention rollout%s, compute %s\nwhat position %d ", j->r.opened.name,
                        j->flow ? " and flow" : "", hsc_compute_name((hsc_compute)j->v->r.compute), j->r.pos);
-    hsc__text_repr(&out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
-    hsc__string_text(&out, " is made of after all layers, the largest share first:\n");
-    add_table(j, &out);
-    hsc__string_text(&out, "\n");
-    hsc_status status = show_map(j, NULL, &out, &err);
-    if (status == HSC_OK && j->v->r.plot) status = show_map(j, j->v->r.plot, NULL, &err);
-    return hsc__answer(status, &out, &err);
+    hsc__text_repr(out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
+    hsc__string_text(out, " is made of after all layers, the largest share first:\n");
+    add_table(j, out);
+    hsc__string_text(out, "\n");
+    return show_map(j, NULL, out, err);
 }
 
-static int print_json(const job *j)
+static hsc_status plot(const void *user, const char *path, hsc_error *err)
 {
-    hsc_error err = {0};
+    return show_map(user, path, NULL, err);
+}
+
+/* Rollout of every query; the flow and the mean weight are of the one that is asked about. */
+static void add_csv(const void *user, hsc__string *out)
+{
+    const job *j = user;
+    int n = j->r.n_tokens;
+    hsc__string_text(out, "query,query_token,key,key_token,rollout,flow,mean\n");
+    for (int i = 0; i < n * n; i++) {
+        int query = i / n, key = i % n;
+        hsc__string_printf(out, "%d,", query);
+        hsc__csv_field(out, j->r.tokens.texts[query].bytes, j->r.tokens.texts[query].n);
+        hsc__csv_token(out, &j->r, key);
+        hsc__csv_number(out, (double)last_rollout(j)[i]);
+        hsc__csv_number(out, j->flow && query == j->r.pos ? j->flow[key] : NAN);
+        hsc__csv_number(out, query == j->r.pos ? j->plain[key] : NAN);
+        hsc__string_text(out, "\n");
+    }
+}
+
+static json_t *make_json(const void *user)
+{
+    const job *j = user;
     size_t n = (size_t)j->r.n_tokens;
     json_t *rows = json_array();
     for (size_t q = 0; q < n; q++) {
@@ -147,29 +176,18 @@ static int print_json(const job *j)
         for (size_t k = 0; k < n; k++) json_array_append_new(row, hsc__json_number((double)last_rollout(j)[q * n + k]));
         json_array_append_new(rows, row);
     }
-    json_t *root =
-        json_pack("{s:o,s:s,s:o,s:i,s:o,s:o,s:o}", "model", hsc__json_model(&j->r.opened), "compute",
-                  hsc_compute_name((hsc_compute)j->v->r.compute), "tokens", hsc__json_tokens(&j->r.tokens), "pos",
-                  j->r.pos, "rollout", rows, "flow", j->flow ? hsc__json_numbers(j->flow, n) : json_null(), "mean",
-                  hsc__json_numbers(j->plain, n));
-    hsc_status status = j->v->r.plot ? show_map(j, j->v->r.plot, NULL, &err) : HSC_OK;
-    return hsc__answer_json(status, root, &err);
+    return json_pack("{s:o,s:s,s:o,s:i,s:o,s:o,s:o}", "model", hsc__json_model(&j->r.opened), "compute",
+                     hsc_compute_name((hsc_compute)j->v->r.compute), "tokens", hsc__json_tokens(&j->r.tokens), "pos",
+                     j->r.pos, "rollout", rows, "flow", j->flow ? hsc__json_numbers(j->flow, n) : json_null(), "mean",
+                     hsc__json_numbers(j->plain, n));
 }
 
 int hsc__cli_rollout(int argc, char **argv)
 {
+    static const hsc__reading_steps steps = {&command, check, run, add_text, add_csv, make_json, plot};
     values v = {.r = {.pos = -1, .top = 10}};
     job j = {.v = &v, .r = {.options = &v.r}};
-    hsc__args args;
-    hsc_error err = {0};
-    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
-    if (result == HSC__CLI_GO_ON) result = hsc__reading_check(&command, &v.r, &args);
-    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.r.model, 0, true, &j.r.opened);
-    if (result == HSC__CLI_GO_ON) {
-        hsc_status status = run(&j, args.n ? args.list[0] : NULL, &err);
-        if (status != HSC_OK) result = hsc__reading_fail(&j.r, &err);
-        else result = v.r.json ? print_json(&j) : print_text(&j);
-    }
+    int result = hsc__reading_main(&steps, argc, argv, &v, &j.r, &j);
     hsc__free(j.means);
     hsc__free(j.rollout);
     hsc__free(j.flow);

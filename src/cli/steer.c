@@ -105,7 +105,7 @@ static int check(hsc__steer *s, const hsc__args *args)
         return hsc__cli_misuse(&command, "--metric: '%s' is neither \"logit: A - B\", \"logit: A\" nor \"loss\"",
                                v->metric);
     if (v->r.plot && !s->measured) return hsc__cli_misuse(&command, "--plot wants a metric");
-    return hsc__check_plot(&command, v->r.plot);
+    return hsc__reading_check_output(&command, &v->r);
 }
 
 /* -------------------------------------------------------------------------------------------------- the direction ----
@@ -468,7 +468,7 @@ int hsc__cli_steer(int argc, char **argv)
     if (result == HSC__CLI_GO_ON) {
         hsc_status status = run(&s, &args, &err);
         if (status != HSC_OK) result = hsc__cli_fail(&err);
-        else result = v.r.json ? hsc__steer_print_json(&s) : hsc__steer_print(&s);
+        else result = v.r.json ? hsc__steer_print_json(&s) : v.r.csv ? hsc__steer_print_csv(&s) : hsc__steer_print(&s);
     }
     free_job(&s);
     return result;

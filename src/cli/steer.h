@@ -47,5 +47,6 @@ typedef struct hsc__steer {
 double hsc__steer_length(const hsc__steer *steer, int layer);
 int hsc__steer_print(const hsc__steer *steer);
 int hsc__steer_print_json(const hsc__steer *steer);
+int hsc__steer_print_csv(const hsc__steer *steer);
 
 #endif

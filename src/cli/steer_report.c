@@ -1,4 +1,5 @@
 /* What steering did: a table of doses, a map of layers and doses or a dose curve, what was written. */
+#include "cli/heads.h"
 #include "cli/steer.h"
 
 #include <math.h>
@@ -188,6 +189,34 @@ int hsc__steer_print(const hsc__steer *s)
     return hsc__answer(status, &out, &err);
 }
 
+int hsc__steer_print_csv(const hsc__steer *s)
+{
+    hsc__string out = {0};
+    hsc_error err = {0};
+    hsc__string_text(&out, "layer,dose,value,effect,ci_low,ci_high,control,control_low,control_high,text\n");
+    for (int i = 0; i < s->n_layers * s->n_doses; i++) {
+        const hsc__steer_point *p = &s->points[i];
+        const double figures[] = {
+            s->doses[i % s->n_doses], p->value,       p->effect, p->ci.low, p->ci.high, p->control,
+            p->control_low,           p->control_high};
+        /* Without a metric, clusters or controls there are no such figures. */
+        const bool known[] = {true,
+                              s->measured,
+                              s->measured,
+                              s->measured && s->n_clusters > 1,
+                              s->measured && s->n_clusters > 1,
+                              s->n_controls > 0,
+                              s->n_controls > 0,
+                              s->n_controls > 0};
+        hsc__string_printf(&out, "%d", s->layers[i / s->n_doses]);
+        for (int k = 0; k < 8; k++) hsc__csv_number(&out, known[k] ? figures[k] : (double)NAN);
+        hsc__string_text(&out, ",");
+        if (p->text) hsc__csv_field(&out, p->text, strlen(p->text));
+        hsc__string_text(&out, "\n");
+    }
+    return hsc__answer(s->options->r.plot ? plot(s, &err) : HSC_OK, &out, &err);
+}
+
 static json_t *json_point(const hsc__steer *s, int layer, int dose)
 {
     const hsc__steer_point *p = &s->points[layer * s->n_doses + dose];
@@ -226,6 +255,7 @@ int hsc__steer_print_json(const hsc__steer *s)
         json_object_set_new(root, "n_texts", json_integer((json_int_t)s->items.n));
         json_object_set_new(root, "clean", hsc__json_number(s->clean));
         if (s->options->pairs) json_object_set_new(root, "clean_right", json_integer(s->n_right));
+        if (s->options->pairs) json_object_set_new(root, "skipped", hsc__items_json_skipped(&s->items));
     }
     json_object_set_new(root, "lengths", lengths);
     json_object_set_new(root, "points", points);

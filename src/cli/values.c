@@ -1,4 +1,5 @@
 /* headscope values: attention weighted by the size of what it moves, beside the weights themselves. */
+#include "cli/heads.h"
 #include "cli/reading.h"
 #include "headscope/analysis.h"
 
@@ -96,8 +97,17 @@ static hsc_status run_patterns(job *j, hsc_error *err)
     return status;
 }
 
-static hsc_status run(job *j, const char *text, hsc_error *err)
+static int check(void *user, const hsc__args *args)
 {
+    const values *v = ((const job *)user)->v;
+    if (v->head.given && v->layers.n) return hsc__cli_misuse(&command, "--layer and --head: one of the two");
+    if (v->r.plot && !v->head.given) return hsc__cli_misuse(&command, "--plot draws one head: --head L4H3");
+    return hsc__reading_check(&command, &v->r, args);
+}
+
+static hsc_status run(void *user, const char *text, hsc_error *err)
+{
+    job *j = user;
     const hsc_config *c = j->r.opened.config;
     const hsc__head *one = &j->v->head;
     HSC_TRY(hsc__reading_text(&j->r, text, err));
@@ -190,26 +200,50 @@ static void add_head(const job *j, hsc__string *out, int layer, int head)
     hsc__string_text(out, "\n");
 }
 
-static int print_text(const job *j)
+static hsc_status add_text(const void *user, hsc__string *out, hsc_error *err)
 {
-    hsc__string out = {0};
-    hsc_error err = {0};
-    hsc_status status = HSC_OK;
-    hsc__string_printf(&out, "%s: weight times %s, compute %s, at position %d ", j->r.opened.name,
+    const job *j = user;
+    hsc__string_printf(out, "%s: weight times %s, compute %s, at position %d ", j->r.opened.name,
                        j->v->norm ? "|v|" : "|v W_O|", hsc_compute_name((hsc_compute)j->v->r.compute), j->r.pos);
-    hsc__text_repr(&out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
-    hsc__string_text(&out, "\n");
+    hsc__text_repr(out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
+    hsc__string_text(out, "\n");
     for (int layer = 0; layer < j->n_layers; layer++) {
         for (int head = 0; head < j->n_heads; head++) {
-            if (shown(j, layer, head)) add_head(j, &out, layer, head);
+            if (shown(j, layer, head)) add_head(j, out, layer, head);
         }
     }
-    if (j->v->head.given) {
-        hsc__string_text(&out, "\n");
-        status = show_map(j, NULL, &out, &err);
+    if (!j->v->head.given) return HSC_OK;
+    hsc__string_text(out, "\n");
+    return show_map(j, NULL, out, err);
+}
+
+static hsc_status plot(const void *user, const char *path, hsc_error *err)
+{
+    return show_map(user, path, NULL, err);
+}
+
+/* The query that is asked about, and with --head all. */
+static void add_csv(const void *user, hsc__string *out)
+{
+    const job *j = user;
+    int n = j->r.n_tokens, n_all = j->n_layers * j->n_heads;
+    hsc__string_text(out, "layer,head,query,key,key_token,weight,size,moved\n");
+    for (int i = 0; i < n_all; i++) {
+        int layer = i / j->n_heads, head = i % j->n_heads;
+        size_t at = place(j, layer, head);
+        if (!shown(j, layer, head)) continue;
+        for (int cell = 0; cell < (j->pattern ? n * n : n); cell++) {
+            int key = cell % n;
+            double weight = (double)(j->pattern ? j->pattern[cell] : j->rows[at + (size_t)key]);
+            double size = (double)j->sizes[at + (size_t)key];
+            hsc__string_printf(out, "%d,%d,%d", layer, head, j->pattern ? cell / n : j->r.pos);
+            hsc__csv_token(out, &j->r, key);
+            hsc__csv_number(out, weight);
+            hsc__csv_number(out, size);
+            hsc__csv_number(out, weight * size);
+            hsc__string_text(out, "\n");
+        }
     }
-    if (status == HSC_OK && j->v->r.plot) status = show_map(j, j->v->r.plot, NULL, &err);
-    return hsc__answer(status, &out, &err);
 }
 
 static json_t *json_floats(const float *x, int n)
@@ -219,9 +253,9 @@ static json_t *json_floats(const float *x, int n)
     return list;
 }
 
-static int print_json(const job *j)
+static json_t *make_json(const void *user)
 {
-    hsc_error err = {0};
+    const job *j = user;
     json_t *heads = json_array();
     for (int layer = 0; layer < j->n_layers; layer++) {
         for (int head = 0; head < j->n_heads; head++) {
@@ -232,31 +266,17 @@ static int print_json(const job *j)
                                                    json_floats(j->sizes + at, j->r.n_tokens)));
         }
     }
-    json_t *root = json_pack("{s:o,s:s,s:s,s:o,s:i,s:o}", "model", hsc__json_model(&j->r.opened), "compute",
-                             hsc_compute_name((hsc_compute)j->v->r.compute), "norm", j->v->norm ? "v" : "out", "tokens",
-                             hsc__json_tokens(&j->r.tokens), "pos", j->r.pos, "heads", heads);
-    hsc_status status = j->v->r.plot ? show_map(j, j->v->r.plot, NULL, &err) : HSC_OK;
-    return hsc__answer_json(status, root, &err);
+    return json_pack("{s:o,s:s,s:s,s:o,s:i,s:o}", "model", hsc__json_model(&j->r.opened), "compute",
+                     hsc_compute_name((hsc_compute)j->v->r.compute), "norm", j->v->norm ? "v" : "out", "tokens",
+                     hsc__json_tokens(&j->r.tokens), "pos", j->r.pos, "heads", heads);
 }
 
 int hsc__cli_values(int argc, char **argv)
 {
+    static const hsc__reading_steps steps = {&command, check, run, add_text, add_csv, make_json, plot};
     values v = {.r = {.pos = -1}};
     job j = {.v = &v, .r = {.options = &v.r}};
-    hsc__args args;
-    hsc_error err = {0};
-    int result = hsc__cli_parse(&command, argc, argv, &v, &args);
-    if (result == HSC__CLI_GO_ON) result = hsc__reading_check(&command, &v.r, &args);
-    if (result == HSC__CLI_GO_ON && v.head.given && v.layers.n)
-        result = hsc__cli_misuse(&command, "--layer and --head: one of the two");
-    if (result == HSC__CLI_GO_ON && v.r.plot && !v.head.given)
-        result = hsc__cli_misuse(&command, "--plot draws one head: --head L4H3");
-    if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.r.model, 0, true, &j.r.opened);
-    if (result == HSC__CLI_GO_ON) {
-        hsc_status status = run(&j, args.n ? args.list[0] : NULL, &err);
-        if (status != HSC_OK) result = hsc__reading_fail(&j.r, &err);
-        else result = v.r.json ? print_json(&j) : print_text(&j);
-    }
+    int result = hsc__reading_main(&steps, argc, argv, &v, &j.r, &j);
     hsc__free(j.sizes);
     hsc__free(j.rows);
     hsc__free(j.pattern);

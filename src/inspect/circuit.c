@@ -22,14 +22,16 @@ typedef struct run {
     int layer, head, n_threads;
     hsc__words words;
     hsc__exec exec;
-    float *q, *k, *v; /* [n_inputs][d_head] */
+    const hsc_token *keys; /* [n_keys], that may be looked at */
+    int n_keys;
+    float *q, *k, *v; /* [n_inputs][d_head], k [n_keys][d_head] */
     float *writes;    /* [d_head + 1][d_model]: what one value writes, gain and mean folded in; the norm's bias */
     float *centred;   /* [d_head][d_model]: what one value writes, its mean taken out where the norm does */
     float *u;         /* [d_vocab][d_head + 1]: the output matrix times writes */
     float *bias;      /* [d_vocab] */
     float *x;         /* [ROWS][d_model] */
     float *wide;      /* [ROWS][n_heads * d_head] */
-    float *rows;      /* [ROWS][the larger of d_vocab and n_inputs] */
+    float *rows;      /* [ROWS][the larger of d_vocab and n_keys] */
     int first;        /* the input of row 0 */
 } run;
 
@@ -42,22 +44,46 @@ static void take_head(const float *wide, int n, int n_heads, int head, int d, fl
                (size_t)d * sizeof *out);
 }
 
-static hsc_status read_words(run *r, hsc_error *err)
+/* The head's q, k and v of n_all words: [n_all][d_head]; any may be NULL. */
+static hsc_status read_words(run *r, const hsc_token *ids, int n_all, float *q, float *k, float *v, hsc_error *err)
 {
     const hsc_config *c = r->config;
     size_t d = (size_t)c->d_head, kv_wide = (size_t)c->n_kv_heads * d;
     int kv_head = r->head / (c->n_heads / c->n_kv_heads);
-    float *q = r->wide, *k = q + (size_t)ROWS * (size_t)c->n_heads * d, *v = k + ROWS * kv_wide;
-    for (int from = 0; from < r->out->n_inputs; from += ROWS) {
-        int n = r->out->n_inputs - from < ROWS ? r->out->n_inputs - from : ROWS;
-        const hsc_token *ids = r->out->inputs + from;
-        HSC_TRY(hsc__words_embed(&r->words, ids, n, r->layer > 0, r->x, err));
-        HSC_TRY(hsc__words_project(&r->words, ids, n, r->layer, r->x, q, k, v, err));
-        take_head(q, n, c->n_heads, r->head, c->d_head, r->q + (size_t)from * d);
-        take_head(k, n, c->n_kv_heads, kv_head, c->d_head, r->k + (size_t)from * d);
-        take_head(v, n, c->n_kv_heads, kv_head, c->d_head, r->v + (size_t)from * d);
+    float *all_q = r->wide, *all_k = all_q + (size_t)ROWS * (size_t)c->n_heads * d, *all_v = all_k + ROWS * kv_wide;
+    for (int from = 0; from < n_all; from += ROWS) {
+        int n = n_all - from < ROWS ? n_all - from : ROWS;
+        size_t at = (size_t)from * d;
+        HSC_TRY(hsc__words_embed(&r->words, ids + from, n, r->layer > 0, r->x, err));
+        HSC_TRY(hsc__words_project(&r->words, ids + from, n, r->layer, r->x, all_q, all_k, all_v, err));
+        if (q) take_head(all_q, n, c->n_heads, r->head, c->d_head, q + at);
+        if (k) take_head(all_k, n, c->n_kv_heads, kv_head, c->d_head, k + at);
+        if (v) take_head(all_v, n, c->n_kv_heads, kv_head, c->d_head, v + at);
     }
     return HSC_OK;
+}
+
+static hsc_status read_all(run *r, hsc_error *err)
+{
+    bool same = r->keys == r->out->inputs;
+    HSC_TRY(read_words(r, r->out->inputs, r->out->n_inputs, r->q, same ? r->k : NULL, r->v, err));
+    return same ? HSC_OK : read_words(r, r->keys, r->n_keys, NULL, r->k, NULL, err);
+}
+
+/* Queries stand at `distance`, keys at 0: what the rotation of position 0 scaled is turned on. */
+static void turn_queries(run *r)
+{
+    static const int first[ROWS]; /* the one position of the table */
+    const hsc__rope *rope = &r->desc->layers[r->layer].rope;
+    int distance = r->options->distance, d = r->config->d_head;
+    float cosine[HSC__MAX_D_HEAD / 2], sine[HSC__MAX_D_HEAD / 2];
+    if (!distance) return;
+    hsc__nn_angles(rope->inv_freq, rope->half, &distance, 1, cosine, sine);
+    hsc__nn_turn angles = {cosine, sine, rope->half, rope->interleaved};
+    for (int from = 0; from < r->out->n_inputs; from += ROWS) {
+        int n = r->out->n_inputs - from < ROWS ? r->out->n_inputs - from : ROWS;
+        hsc__nn_turn_rows(&r->exec, &angles, first, n, 1, d, r->q + (size_t)from * (size_t)d);
+    }
 }
 
 /* writes and centred: rows of W_O of this head. A norm behind attention counts by its gain: the last norm undoes its
@@ -146,9 +172,9 @@ static void judge_keys(void *context, size_t task, int worker)
     const run *r = context;
     hsc_circuit *c = r->out;
     size_t at = (size_t)r->first + task, k = (size_t)c->top_k;
-    hsc__keep_top(r->rows + task * (size_t)c->n_inputs, c->n_inputs, c->top_k, false, c->keys + at * k,
+    hsc__keep_top(r->rows + task * (size_t)r->n_keys, r->n_keys, c->top_k, false, c->keys + at * k,
                   c->key_scores + at * k);
-    for (size_t i = at * k; i < (at + 1) * k; i++) c->keys[i] = c->inputs[c->keys[i]];
+    for (size_t i = at * k; i < (at + 1) * k; i++) c->keys[i] = r->keys[c->keys[i]];
 }
 
 static hsc_status run_inputs(run *r, hsc_error *err)
@@ -156,7 +182,7 @@ static hsc_status run_inputs(run *r, hsc_error *err)
     int n_all = r->out->n_inputs, v = r->config->d_vocab, dh = r->config->d_head;
     float scale = r->desc->layers[r->layer].attn_scale;
     hsc__weight u = hsc__nn_weight(r->u, (size_t)dh + 1, dh, v, false);
-    hsc__weight keys = hsc__nn_weight(r->k, (size_t)dh, dh, n_all, false);
+    hsc__weight keys = hsc__nn_weight(r->k, (size_t)dh, dh, r->n_keys, false);
     u.bias = r->bias;
     for (size_t i = 0; i < (size_t)n_all * (size_t)dh; i++) r->q[i] *= scale;
     for (r->first = 0; r->first < n_all; r->first += ROWS) {
@@ -165,7 +191,7 @@ static hsc_status run_inputs(run *r, hsc_error *err)
         scale_values(r, r->v + at, n);
         hsc__nn_product(&r->exec, r->v + at, (size_t)dh, n, &u, r->rows, (size_t)v, false);
         hsc__parallel_for(r->n_threads, (size_t)n, judge_writes, r);
-        hsc__nn_product(&r->exec, r->q + at, (size_t)dh, n, &keys, r->rows, (size_t)n_all, false);
+        hsc__nn_product(&r->exec, r->q + at, (size_t)dh, n, &keys, r->rows, (size_t)r->n_keys, false);
         hsc__parallel_for(r->n_threads, (size_t)n, judge_keys, r);
         HSC_FAIL_IF(r->options->tell && r->options->tell(r->options->user, r->first + n, n_all), HSC_ECANCELED,
                     "stopped at input %d", r->first + n);
@@ -189,17 +215,25 @@ void hsc_circuit_free(hsc_circuit *circuit)
     *circuit = (hsc_circuit){0};
 }
 
-static hsc_status check_inputs(const hsc_model *model, const hsc_circuit_options *o, hsc_error *err)
+static hsc_status check_words(const hsc_token *words, int n, const char *what, int d_vocab, hsc_error *err)
 {
-    int v = hsc_model_config(model)->d_vocab;
+    HSC_FAIL_IF(words && n < 1, HSC_EINVAL, "%d %s: at least one is needed", n, what);
+    for (int i = 0; words && i < n; i++)
+        HSC_FAIL_IF(words[i] < 0 || words[i] >= d_vocab, HSC_EINVAL,
+                    "number %d of the %s is token %d, outside the vocabulary of %d", i, what, (int)words[i], d_vocab);
+    return HSC_OK;
+}
+
+static hsc_status check_options(const hsc_model *model, const hsc_circuit_options *o, hsc_error *err)
+{
+    const hsc_config *c = hsc_model_config(model);
     HSC_TRY(hsc__one_norm(model, "a circuit", err));
     HSC_FAIL_IF(o->top_k < 0 || o->top_k > HSC_LENS_MAX_TOP, HSC_EINVAL, "top_k is %d, 0 to %d are accepted", o->top_k,
                 (int)HSC_LENS_MAX_TOP);
-    HSC_FAIL_IF(o->inputs && o->n_inputs < 1, HSC_EINVAL, "%d inputs: at least one is needed", o->n_inputs);
-    for (int i = 0; o->inputs && i < o->n_inputs; i++)
-        HSC_FAIL_IF(o->inputs[i] < 0 || o->inputs[i] >= v, HSC_EINVAL,
-                    "input %d is token %d, outside the vocabulary of %d", i, (int)o->inputs[i], v);
-    return HSC_OK;
+    HSC_FAIL_IF(o->distance < 0 || o->distance >= c->n_ctx, HSC_EINVAL,
+                "distance is %d, the context has room for 0 to %d", o->distance, c->n_ctx - 1);
+    HSC_TRY(check_words(o->inputs, o->n_inputs, "inputs", c->d_vocab, err));
+    return check_words(o->keys, o->n_keys, "keys", c->d_vocab, err);
 }
 
 static hsc_status make_result(run *r, hsc_error *err)
@@ -209,7 +243,8 @@ static hsc_status make_result(run *r, hsc_error *err)
     c->d_vocab = r->config->d_vocab;
     c->n_inputs = o->inputs ? o->n_inputs : c->d_vocab;
     c->top_k = o->top_k ? o->top_k : 5;
-    if (c->top_k > c->n_inputs) c->top_k = c->n_inputs;
+    r->n_keys = o->keys ? o->n_keys : c->n_inputs;
+    if (c->top_k > r->n_keys) c->top_k = r->n_keys;
     size_t n = (size_t)c->n_inputs, k = n * (size_t)c->top_k;
     c->inputs = hsc__calloc(n, sizeof *c->inputs);
     c->writes = hsc__calloc(k, sizeof *c->writes);
@@ -223,6 +258,7 @@ static hsc_status make_result(run *r, hsc_error *err)
         !c->key_scores)
         return hsc__fail_memory(err, k * sizeof *c->writes, "a circuit");
     for (int i = 0; i < c->n_inputs; i++) c->inputs[i] = o->inputs ? o->inputs[i] : i;
+    r->keys = o->keys ? o->keys : c->inputs;
     return HSC_OK;
 }
 
@@ -230,9 +266,9 @@ static hsc_status make_room(run *r, hsc_error *err)
 {
     const hsc_config *c = r->config;
     size_t n = (size_t)r->out->n_inputs, d = (size_t)c->d_model, dh = (size_t)c->d_head, v = (size_t)c->d_vocab;
-    size_t row = n > v ? n : v;
+    size_t n_keys = (size_t)r->n_keys, row = n_keys > v ? n_keys : v;
     r->q = hsc__malloc(n * dh * sizeof *r->q);
-    r->k = hsc__malloc(n * dh * sizeof *r->k);
+    r->k = hsc__malloc(n_keys * dh * sizeof *r->k);
     r->v = hsc__malloc(n * dh * sizeof *r->v);
     r->writes = hsc__malloc((dh + 1) * d * sizeof *r->writes);
     r->centred = hsc__malloc(dh * d * sizeof *r->centred);
@@ -242,7 +278,8 @@ static hsc_status make_room(run *r, hsc_error *err)
     r->wide = hsc__malloc(ROWS * (size_t)(c->n_heads + 2 * c->n_kv_heads) * dh * sizeof *r->wide);
     r->rows = hsc__malloc(ROWS * row * sizeof *r->rows);
     if (!r->q || !r->k || !r->v || !r->writes || !r->centred || !r->u || !r->bias || !r->x || !r->wide || !r->rows)
-        return hsc__fail_memory(err, (3 * n * dh + v * (dh + 2) + ROWS * row) * sizeof *r->rows, "a circuit");
+        return hsc__fail_memory(err, ((2 * n + n_keys) * dh + v * (dh + 2) + ROWS * row) * sizeof *r->rows,
+                                "a circuit");
     return hsc__exec_init(&r->exec, r->n_threads, hsc__linear_scratch(ROWS), HSC_COMPUTE_F32, 0, 0, err);
 }
 
@@ -260,7 +297,8 @@ static hsc_status run_all(run *r, hsc_error *err)
     HSC_TRY(hsc__words_init(&r->words, r->model, r->options, err));
     r->n_threads = hsc_session_n_threads(r->words.session);
     HSC_TRY(make_room(r, err));
-    HSC_TRY(read_words(r, err));
+    HSC_TRY(read_all(r, err));
+    turn_queries(r);
     HSC_TRY(fold_output(r, err));
     fold_unembedding(r);
     return run_inputs(r, err);
@@ -283,7 +321,10 @@ hsc_status hsc_circuit_run(const hsc_model *model, int layer, int head, const hs
              .out = out,
              .layer = layer,
              .head = head};
-    HSC_TRY(check_inputs(model, r.options, err));
+    HSC_TRY(check_options(model, r.options, err));
+    HSC_FAIL_IF(r.options->distance && !model->desc.layers[layer].rope.half, HSC_EUNSUPPORTED,
+                "distance is %d: layer %d of architecture %s does not rotate its queries, so distance is not in them",
+                r.options->distance, layer, c->arch);
     hsc_status status = run_all(&r, err);
     free_room(&r);
     if (status != HSC_OK) hsc_circuit_free(out);
@@ -384,7 +425,7 @@ hsc_status hsc_circuit_copying(const hsc_model *model, const hsc_circuit_options
     copying c = {.options = options, .config = hsc_model_config(model)};
     hsc__error_clear(err);
     HSC_FAIL_IF(!options || !options->inputs, HSC_EINVAL, "copying scores want inputs");
-    HSC_TRY(check_inputs(model, options, err));
+    HSC_TRY(check_options(model, options, err));
     hsc_status status = copy_all(&c, model, copy, against, err);
     float *const all[] = {c.x, c.wide, c.v, c.o, c.w_o};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) hsc__free(all[i]);

@@ -1,5 +1,7 @@
 """headscope circuit and compose: what their tables and their JSON hold, and what is refused."""
 
+import csv
+import io
 import math
 import unittest
 
@@ -18,13 +20,13 @@ class Circuit(ProgramTest):
         return self.json("circuit", "-m", STORIES, "--names", self.names, *words)
 
     def test_head(self):
-        got = self.circuit("L2H3", "--top", "4", "--word", "Lily")
+        got = self.circuit("L2H3", "--top", "4")
         self.assertEqual((got["n_names"], len(got["ov"]), len(got["qk"]), len(got["ov_against"])), (3, 4, 4, 4))
         self.assertGreater(got["n_inputs"], 50)
         for kind, turn in (("ov", 1), ("qk", 1), ("ov_against", -1)):
             numbers = [turn * pair["value"] for pair in got[kind]]
             self.assertEqual(numbers, sorted(numbers, reverse=True))
-        (word,) = got["words"]
+        (word,) = self.circuit("L2H3", "--top", "4", "--word", "Lily")["words"]
         self.assertEqual((word["text"], len(word["writes"]), len(word["keys"])), (" Lily", 5, 5))
         everything = self.circuit("L2H3", "--all")
         self.assertEqual(everything["n_inputs"], 512)
@@ -43,12 +45,43 @@ class Circuit(ProgramTest):
     def test_text(self):
         text = self.good("circuit", "-m", STORIES, "--names", self.names, "L2H3")
         for words in ("layer 3, head 3 (L2H3) on", "of 3 names", "3 of 4 names are one token", "OV, what is written most",
-                      "QK: query -> key"):
+                      "QK at distance 0: query -> key"):
             self.assertIn(words, text)
         self.assertEqual(text, self.good("circuit", "-m", STORIES, "--names", self.names, "L2H3", "-t", "3"))
         self.assertIn("Heads that copy", self.good("circuit", "-m", STORIES, "--names", self.names))
         self.assertIn(": itself is number", self.good("circuit", "-m", STORIES, "L2H3", "--names", self.names, "--word",
                                                       "#301"))
+
+    def test_word(self):
+        """A word by itself says what it says among all."""
+        (alone,) = self.circuit("L2H3", "--all", "--word", "#301")["words"]
+        rows = list(csv.DictReader(io.StringIO(self.good("circuit", "-m", STORIES, "--names", self.names, "L2H3", "--all",
+                                                         "--csv"))))
+        self.assertEqual(len(rows), 3 * 512 * 5)
+        for kind, name in (("ov", "writes"), ("ov_against", "against"), ("qk", "keys")):
+            own = [row for row in rows if row["kind"] == kind and row["from_id"] == "301"]
+            self.assertEqual([int(row["to_id"]) for row in own], [word["id"] for word in alone[name]])
+            for row, word in zip(own, alone[name]):
+                self.assertAlmostEqual(float(row["value"]), word["value"], delta=1e-6)
+
+    def test_distance(self):
+        first = self.circuit("L2H3", "--word", "#301")["words"]
+        self.assertEqual(self.circuit("L2H3", "--word", "#301", "--distance", "0")["words"], first)
+        self.assertNotEqual(self.circuit("L2H3", "--word", "#301", "--distance", "2")["words"][0]["keys"],
+                            first[0]["keys"])
+        self.assertIn("QK at distance 3", self.good("circuit", "-m", STORIES, "--names", self.names, "L2H3",
+                                                    "--distance", "3"))
+
+    def test_eigen(self):
+        heads = self.json("circuit", "-m", STORIES, "--eigen")["heads"]
+        self.assertEqual(len(heads), 40)
+        self.assertTrue(all(-1 <= head["eigen"] <= 1 for head in heads))
+        self.assertGreater(max(h["eigen"] for h in heads) - min(h["eigen"] for h in heads), 0.5)
+        text = self.good("circuit", "-m", STORIES, "--eigen", "--plot", self.folder / "e.png", "--top", "1")
+        best = max(heads, key=lambda head: head["eigen"])
+        self.assertIn(f"{best['eigen']:+.3f}  layer {best['layer'] + 1}, head {best['head']} ", text)
+        self.assertEqual(text, self.good("circuit", "-m", STORIES, "--eigen", "--top", "1", "-t", "1"))
+        self.assertGreater((self.folder / "e.png").stat().st_size, 1000)
 
     def test_compose(self):
         got = self.json("compose", "-m", STORIES)
@@ -69,6 +102,10 @@ class Circuit(ProgramTest):
     def test_refused(self):
         self.bad(2, "circuit", "-m", STORIES, "H3", says=["'H3' is no head"])
         self.bad(2, "circuit", "-m", STORIES, "--word", "Lily", says=["want a head"])
+        self.bad(2, "circuit", "-m", STORIES, "--distance", "1", says=["want a head"])
+        self.bad(2, "circuit", "-m", STORIES, "--eigen", "L2H3", says=["--eigen is about all heads"])
+        self.bad(2, "circuit", "-m", STORIES, "--json", "--csv", says=["one of the two"])
+        self.bad(1, "circuit", "-m", STORIES, "--names", self.names, "L2H0", "--distance", "512", says=["distance is 512"])
         self.bad(1, "circuit", "-m", STORIES, "--names", self.names, "L9H0", says=["L9H0"])
         self.bad(1, "circuit", "-m", STORIES, "--names", self.names, "L2H0", "--word", "#512", says=["--word"])
         self.bad(1, "compose", "-m", STORIES, "--head", "L9H9", says=["L9H9"])

@@ -108,12 +108,14 @@ def test_circuits():
             words = ["circuit", "-m", path, "--names", names]
             for layer, head in ((0, 1), (1, 3), (2, 0)):
                 logits, scores = circuit_of(model, layer, head)
-                got = ask(*words, f"L{layer}H{head}", "--all", "--top", v, "--word", "#7", "--word", "#90")
+                got = ask(*words, f"L{layer}H{head}", "--all", "--top", v)
                 for kind, rows in (("ov", logits), ("qk", scores), ("ov_against", -logits)):
                     best = rows.max(1).values.sort(descending=True).values
                     sign = -1 if kind == "ov_against" else 1
                     compare(f"{name}: L{layer}H{head} {kind}", [sign * p["value"] for p in got[kind]], best)
-                for word in got["words"]:
+                for word in ask(*words, f"L{layer}H{head}", "--all", "--word", "#7", "--word", "#90")["words"]:
+                    compare(f"{name}: L{layer}H{head} looks from {word['id']}", [w["value"] for w in word["keys"]],
+                            scores[word["id"]].topk(5).values)
                     compare(f"{name}: L{layer}H{head} writes for {word['id']}", [w["value"] for w in word["writes"]],
                             logits[word["id"]].topk(5).values)
                     assert word["own_rank"] == ranks(logits, 1)[word["id"]]
@@ -124,6 +126,54 @@ def test_circuits():
                     want = float((ranks(logits, sign) < 5).double().mean())
                     assert abs(place[kind] - want) < 1e-9, (place, kind, want)
             assert all(place["copying"] is None for place in scores[:model.cfg.n_heads])
+
+
+def turned(x, distance, base):
+    """Rows [n][d] rotated by `distance` positions, halves together, in float64."""
+    half = x.shape[1] // 2
+    angle = distance * base ** (-torch.arange(half).double() / half)
+    a, b = x.double()[:, :half], x.double()[:, half:]
+    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], 1)
+
+
+def test_circuits_at_a_distance():
+    """QK of a query that stands some tokens behind the key, in a model that rotates; one that does not refuses."""
+    for name, path, model, ids in each(29):
+        names = path / "names.txt"
+        names.write_text("#3\n")
+        words = ["circuit", "-m", path, "--names", names, "L1H3", "--all", "--word", "#7", "--word", "#90", "--distance"]
+        if not model.cfg.rotary_dim:
+            assert b"does not rotate" in common.headscope(*words, 3, status=1).stderr
+            continue
+        attn, group = model.blocks[1].attn, model.cfg.n_heads // model.cfg.n_key_value_heads
+        with torch.no_grad():
+            x = word_stream(model, 1)
+            q, k = x @ attn.W_Q[3] + attn.b_Q[3], x @ attn._W_K[3 // group] + attn._b_K[3 // group]
+        for distance in (0, 1, 3, 17):
+            rows = turned(q, distance, model.cfg.rotary_base) @ k.double().T / model.cfg.d_head ** 0.5
+            for word in ask(*words, distance)["words"]:
+                compare(f"{name}: {word['id']} looks {distance} tokens back", [w["value"] for w in word["keys"]],
+                        rows[word["id"]].topk(5).values)
+
+
+def test_eigenvalue_scores():
+    """Sum of the eigenvalues of W_E W_V W_O W_U over the sum of their sizes, from TransformerLens's factored matrix; its
+    output matrix is centred, as a number that all logits share says nothing."""
+    from transformer_lens import FactoredMatrix
+    for base, build in FAMILIES:
+        with common.scratch() as folder, torch.no_grad():
+            config, path, _ = bare(folder, base, build, 31)
+            model = lens(config, path, fold_ln=True, center_unembed=True)
+            want = []
+            for layer in range(model.cfg.n_layers):
+                attn = model.blocks[layer].attn
+                w_v = attn._W_V if model.cfg.n_key_value_heads else attn.W_V
+                group = model.cfg.n_heads // len(w_v)
+                for head in range(model.cfg.n_heads):
+                    ov = FactoredMatrix((model.W_E @ w_v[head // group]).double(), (attn.W_O[head] @ model.W_U).double())
+                    want.append(float(ov.eigenvalues.sum().real / ov.eigenvalues.abs().sum()))
+            got = [head["eigen"] for head in ask("circuit", "-m", path, "--eigen")["heads"]]
+            compare(f"{config['model_type']}: eigenvalue scores", got, want)
 
 
 def test_composition():

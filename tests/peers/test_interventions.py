@@ -226,18 +226,45 @@ def test_patch():
             ends = [difference(clean(model, x)[0], 3, 5) for x in (ids, other)]
             text = [",".join(map(str, x)) for x in (ids, other)]
             words = ["patch", "-m", path, "--metric", "logit: #3 - #5", "--ids", text[0], "--corrupted-ids", text[1]]
-            every = slice(None)
-            for site in ("resid_pre", "attn_out", "mlp_out", "z"):
-                for noise in (False, True):
-                    start, source = (ids, other) if noise else (other, ids)
-                    places = [(f"blocks.{i}.attn.hook_z", (0, every, h)) if site == "z" else
-                              (f"blocks.{i}.hook_{site}", (0, h)) for i in range(model.cfg.n_layers)
-                              for h in range(model.cfg.n_heads if site == "z" else len(ids))]
-                    got = ask(*words, "--site", site, *(["--noise"] if noise else []))
-                    want = patched(model, start, clean(model, source)[1], places, 3, 5, ends)
-                    scale = abs(ends[0] - ends[1])
-                    compare(f"{config['model_type']}: {site} patched, {got['direction']}",
-                            np.array(got["cells"]).ravel() * scale, np.array(want) * scale)
+            for site in ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out", "mlp_pre", "mlp_post", "z", "q",
+                         "k", "v", "rot_q", "rot_k", "pattern", "attn_scores"):
+                if site in ("rot_q", "rot_k") and not model.cfg.rotary_dim:
+                    continue
+                for by in (None, "position", "layer"):
+                    if by and site in ("pattern", "attn_scores"):
+                        continue
+                    if by == "layer" and site.startswith("resid"):  # all of the stream is all of the other run
+                        continue
+                    for noise in (False, True):
+                        start, source = (ids, other) if noise else (other, ids)
+                        got = ask(*words, "--site", site, *(["--by", by] if by else []), *(["--noise"] if noise else []))
+                        places = list(patch_places(model, site, by, len(ids)))
+                        want = patched(model, start, clean(model, source)[1], places, 3, 5, ends)
+                        scale = abs(ends[0] - ends[1])
+                        compare(f"{config['model_type']}: {site} patched by {got['columns']}, {got['direction']}",
+                                np.array(got["cells"]).ravel() * scale, np.array(want) * scale)
+
+
+def patch_places(model, site, by, n):
+    """TransformerLens's name and index of every cell, layer by layer."""
+    every = slice(None)
+    names = {"mlp_pre": "mlp.hook_pre", "mlp_post": "mlp.hook_post", "resid_pre": "hook_resid_pre",
+             "resid_mid": "hook_resid_mid", "resid_post": "hook_resid_post", "attn_out": "hook_attn_out",
+             "mlp_out": "hook_mlp_out"}
+    table = site in ("pattern", "attn_scores")
+    n_heads = model.cfg.n_heads
+    if site in ("k", "v", "rot_k"):
+        n_heads = model.cfg.n_key_value_heads or n_heads
+    for layer in range(model.cfg.n_layers):
+        name = f"blocks.{layer}." + names.get(site, f"attn.hook_{site}")
+        if by == "layer":
+            yield name, (0,)
+        elif by == "position" or site in names:
+            yield from ((name, (0, i)) for i in range(n))
+        elif table:
+            yield from ((name, (0, h)) for h in range(n_heads))
+        else:
+            yield from ((name, (0, every, h)) for h in range(n_heads))
 
 
 def path_hooks(cache, other, sender, n_layers):
