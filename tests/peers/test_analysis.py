@@ -5,7 +5,8 @@ import numpy as np
 import torch
 
 import checkpoints as make
-from test_interventions import ask, bare, clean, compare, difference, hooked, ids_of, lens, with_tokenizer
+import reference
+from test_interventions import BAR, ask, bare, clean, compare, difference, hooked, ids_of, lens, with_tokenizer
 
 FAMILIES = ((make.GPT2, make.gpt2_tensors), (make.LLAMA, make.llama_tensors))
 
@@ -73,6 +74,56 @@ def test_attribution():
             value_mix.append((each_source / scale).double() @ u)
         compare(f"{name}: attribution, heads by source", [p["sources"] for p in got["parts"] if p["kind"] == "head"],
                 torch.cat(value_mix).detach())
+
+
+def attribution_by_definition(model, ids, a, b):
+    """Parts of the logit of a minus that of b at the last token, of a model with norms behind its branches (Gemma), in
+    float64 from transformers' weights: every norm's scale is held at what it is in this run."""
+    sites, config = reference.exact(model, ids), model.config
+    w = {name: value.double().numpy() for name, value in model.state_dict().items()}
+
+    def held(x, name):
+        return (1 + w[name + ".weight"]) / np.sqrt((x * x).mean() + config.rms_norm_eps)
+
+    u = w["lm_head.weight"][a] - w["lm_head.weight"][b]
+    last = config.num_hidden_layers - 1
+    d = u * held(sites[f"resid_post.{last}"][-1], "model.norm")
+    heads, sources, mlps, group = [], [], [], config.num_attention_heads // config.num_key_value_heads
+    for i in range(config.num_hidden_layers):
+        at = f"model.layers.{i}."
+        z, w_o = sites[f"z.{i}"][-1], w[at + "self_attn.o_proj.weight"]
+        e = d * held(w_o @ z.ravel(), at + "post_attention_layernorm")
+        by_head = (e @ w_o).reshape(z.shape)
+        heads += (by_head * z).sum(1).tolist()
+        v = np.repeat(sites[f"v.{i}"], group, 1)
+        sources += np.einsum("hk,khd,hd->hk", sites[f"pattern.{i}"][:, -1], v, by_head).tolist()
+        mlps.append(sites[f"mlp_out.{i}"][-1] @ d)
+    return {"value": sites["ln_final"][-1] @ u, "embed": [sites["resid_pre.0"][-1] @ d], "head": heads, "mlp": mlps,
+            "sources": sources}
+
+
+def test_attribution_behind_norms():
+    """Gemma 2 and 3, whose branches have a norm behind them; the cap of Gemma 2's logits stays out."""
+    for base in (make.GEMMA2, make.GEMMA3):
+        with common.scratch() as folder:
+            config = make.configuration(base)
+            tensors, ids = make.tensors_of(config, 37), make.token_ids(config["vocab_size"], 20, 37)
+            make.calibrate(folder / "work", config, tensors, ids, 37)
+            path = make.write_folder(folder / config["model_type"], config, tensors)
+            want = attribution_by_definition(make.open_with_transformers(path), ids, 3, 5)
+            got = ask("attribute", *given(path, ids), "--metric", "logit: #3 - #5", "--sources")
+        name = config["model_type"]
+        for kind in ("embed", "head", "mlp"):
+            off = np.abs(np.array(parts(got, kind)) - want[kind]).max()
+            print(f"  {name}: {kind}, off by {off:.1e} at most")
+            assert off <= BAR, (name, kind, off)
+        compare(f"{name}: attribution, heads by source", [p["sources"] for p in got["parts"] if p["kind"] == "head"],
+                want["sources"])
+        total = sum(part["value"] for part in got["parts"])
+        print(f"  {name}: {got['value']:.4f}, off by {got['value'] - want['value']:.1e}, the parts by "
+              f"{total - want['value']:.1e}")
+        assert abs(want["value"]) > 0.1 and abs(got["value"] - want["value"]) <= BAR
+        assert abs(total - want["value"]) <= BAR
 
 
 def word_stream(model, layer):
