@@ -306,7 +306,8 @@ HSC_API int64_t hsc_chat_render(const hsc_chat_template *chat_template, const hs
 
 /* --------------------------------------------------------------------------------------------------- embedding ---- */
 
-/* What of a text's last hidden states [n_pos][d_model], after the final norm, is its embedding. */
+/* What of a text's last hidden states [n_pos][d_model], after the final norm, is its embedding. Of an encoder-decoder
+ * they are the encoder's. */
 #define HSC_POOLING_LIST(X)                                                                                            \
     X(HSC_POOL_MEAN, "mean") /* of all tokens, special ones too */                                                     \
     X(HSC_POOL_CLS, "cls")   /* the first token's */                                                                   \
@@ -324,15 +325,16 @@ HSC_API const char *hsc_pooling_name(hsc_pooling pooling);
 
 typedef struct hsc_embedding {
     hsc_pooling pooling;
-    int normalise;  /* non-zero: divided by its length, x / max(|x|, 1e-12) */
-    int max_tokens; /* longer texts are cut there; 0: at the context */
-    int known;      /* out of hsc_model_embedding: non-zero when the model's files say so */
+    int normalise;           /* non-zero: divided by its length, x / max(|x|, 1e-12) */
+    int max_tokens;          /* longer texts are cut there; 0: at the context */
+    int known;               /* out of hsc_model_embedding: non-zero when the model's files say so */
+    const int32_t *segments; /* of hsc_embed's ids, as in hsc_batch: of pairs of texts; NULL: all 0 */
 } hsc_embedding;
 
 /* How the model's files say that its embeddings are made: modules.json of sentence-transformers with the folder that it
  * names and sentence_bert_config.json, or pooling_type of a GGUF file. Where they do not say: the last token of a
- * causal model, the mean of another, not normalised. HSC_EUNSUPPORTED: a pooling or module that is not here, by name.
- * HSC_EFORMAT, HSC_EIO, HSC_ENOMEM. */
+ * causal model, the mean of another (an encoder-decoder's texts go through its encoder), not normalised.
+ * HSC_EUNSUPPORTED: a pooling or module that is not here, by name. HSC_EFORMAT, HSC_EIO, HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_model_embedding(const hsc_model *model, hsc_embedding *out, hsc_error *err);
 
 /* Embeds n_seqs texts, ids end to end as in hsc_batch, into out [n_seqs][d_model]. Runs as many at once as the session

@@ -1,6 +1,6 @@
 /*
- * headscope embed: texts as vectors, one a text, pooled as the model's files say unless one says otherwise. Printed as
- * CSV or JSON, or written as an array [n_texts][d_model].
+ * headscope embed: texts (or pairs of texts) as vectors, one each, pooled as the model's files say unless one says
+ * otherwise. Printed as CSV or JSON, or written as an array [n_texts][d_model].
  */
 #include "cli/shared.h"
 
@@ -12,7 +12,7 @@ typedef struct values {
     const char *model, *file, *output;
     hsc__pass_options pass;
     int pooling, normalise, max_tokens, threads; /* pooling and normalise: 0 as the model says, else 1 + the word */
-    bool no_special, parse_special, json;
+    bool pairs, no_special, parse_special, json;
 } values;
 
 enum { MAX_TEXTS = 4096, AT_ONCE = 64 };
@@ -30,6 +30,9 @@ static const hsc__option options[] = {
      "refused."},
     HSC__OPTION_HEADING("Input and output"),
     {"file", 'f', HSC__OPT_TEXT, "FILE", offsetof(values, file), 0, 0, "A text a line, - for standard input."},
+    {"pairs", 'p', HSC__OPT_FLAG, NULL, offsetof(values, pairs), 0, 0,
+     "Embed pairs: arguments two by two, or two texts a line with a tab between them, joined as the tokenizer joins a "
+     "pair ([CLS] A [SEP] B [SEP]), in the segments that the model has."},
     {"output", 'o', HSC__OPT_TEXT, "FILE", offsetof(values, output), 0, 0,
      "Write an array [n_texts][d_model] instead: .npy, .npz or .safetensors (there named embeddings)."},
     {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
@@ -49,7 +52,7 @@ static const hsc__command command = {
     .about =
         "Texts as vectors of the model's width: texts of like meaning have vectors of like direction, if the model "
         "was taught so. Prints a line of numbers a text (CSV without a heading). A text's vector is the same bits "
-        "whatever stands beside it.",
+        "whatever stands beside it. An encoder-decoder (T5, BART, Marian) gives what its encoder makes of the text.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope embed -m all-MiniLM-L6-v2 \"A cat sat on the mat\" \"Un chat\"\n"
@@ -59,6 +62,7 @@ static const hsc__command command = {
                 "headscope embed -m gpt2 --pooling mean --json \"The animal is tired\"\n"
                 "    any model; JSON says how the vector was made",
     .max_args = MAX_TEXTS,
+    .encoder_decoders = true,
 };
 
 typedef struct job {
@@ -67,10 +71,13 @@ typedef struct job {
     const hsc_tokenizer *tokenizer;
     hsc_embedding how;
     hsc__string text;  /* of the file; lines point into it */
-    hsc__label *texts; /* [n] */
-    size_t n, texts_capacity;
+    int n_ctx;         /* of the stack that reads the texts */
+    hsc__label *texts; /* [n_texts]: one a vector, with --pairs two */
+    size_t n_texts, texts_capacity;
+    size_t n;       /* vectors */
     hsc_token *ids; /* end to end */
-    size_t n_ids, ids_capacity;
+    int32_t *segments;
+    size_t n_ids, ids_capacity, segments_capacity;
     int *lengths; /* [n] */
     size_t n_cut; /* texts that were cut */
     float *out;   /* [n][d_model] */
@@ -80,42 +87,63 @@ typedef struct job {
 
 static hsc_status add_text(job *j, const char *bytes, size_t n, hsc_error *err)
 {
-    HSC_TRY(hsc__grow(&j->texts, &j->texts_capacity, j->n + 1, sizeof *j->texts, err));
-    j->texts[j->n++] = (hsc__label){.bytes = bytes, .n = n};
+    HSC_TRY(hsc__grow(&j->texts, &j->texts_capacity, j->n_texts + 1, sizeof *j->texts, err));
+    j->texts[j->n_texts++] = (hsc__label){.bytes = bytes, .n = n};
     return HSC_OK;
+}
+
+/* A line of the file: a text, or two with a tab between them. */
+static hsc_status add_line(job *j, size_t number, const char *line, size_t n, hsc_error *err)
+{
+    if (!j->v->pairs) return add_text(j, line, n, err);
+    const char *tab = memchr(line, '\t', n);
+    bool one = tab && !memchr(tab + 1, '\t', n - (size_t)(tab + 1 - line));
+    HSC_FAIL_IF(!one, HSC_EFORMAT, "%s: line %zu: a pair is two texts with one tab between them", j->v->file, number);
+    HSC_TRY(add_text(j, line, (size_t)(tab - line), err));
+    return add_text(j, tab + 1, n - (size_t)(tab + 1 - line), err);
 }
 
 static hsc_status read_texts(job *j, const hsc__args *args, hsc_error *err)
 {
     for (int i = 0; i < args->n; i++) HSC_TRY(add_text(j, args->list[i], strlen(args->list[i]), err));
-    if (!j->v->file) return HSC_OK;
-    HSC_TRY(hsc__cli_read(j->v->file, &j->text, err));
-    for (size_t start = 0; start < j->text.n;) {
+    if (j->v->file) HSC_TRY(hsc__cli_read(j->v->file, &j->text, err));
+    for (size_t start = 0, number = 1; start < j->text.n; number++) {
         const char *line = j->text.data + start, *end = memchr(line, '\n', j->text.n - start);
         size_t n = end ? (size_t)(end - line) : j->text.n - start;
-        HSC_TRY(add_text(j, line, n && line[n - 1] == '\r' ? n - 1 : n, err));
+        HSC_TRY(add_line(j, number, line, n && line[n - 1] == '\r' ? n - 1 : n, err));
         start += n + 1;
     }
+    j->n = j->v->pairs ? j->n_texts / 2 : j->n_texts;
     HSC_FAIL_IF(j->n == 0, HSC_EINVAL, "%s: holds no text", j->v->file);
     HSC_FAIL_IF(j->n > INT32_MAX, HSC_EINVAL, "%s: holds too many texts", j->v->file);
     return HSC_OK;
 }
 
+static hsc_status tokens_of(const job *j, size_t index, hsc_encoding *e, hsc_error *err)
+{
+    unsigned flags = hsc__encode_flags(j->v->no_special, j->v->parse_special);
+    const hsc__label *text = &j->texts[j->v->pairs ? 2 * index : index], *second = text + 1;
+    if (!j->v->pairs) return hsc_encode(j->tokenizer, text->bytes, text->n, flags, e, err);
+    return hsc_encode_pair(j->tokenizer, text->bytes, text->n, second->bytes, second->n, flags, e, err);
+}
+
 /* A text that is cut keeps its last token, which is the one that the tokenizer adds at the end, if it adds one. */
 static hsc_status encode_text(job *j, size_t index, hsc_encoding *e, hsc_error *err)
 {
-    const hsc__label *text = &j->texts[index];
-    size_t most = (size_t)(j->how.max_tokens ? j->how.max_tokens : j->opened.config->n_ctx);
-    HSC_TRY(hsc_encode(j->tokenizer, text->bytes, text->n, hsc__encode_flags(j->v->no_special, j->v->parse_special), e,
-                       err));
+    size_t most = (size_t)(j->how.max_tokens ? j->how.max_tokens : j->n_ctx);
+    HSC_TRY(tokens_of(j, index, e, err));
     HSC_FAIL_IF(e->n == 0, HSC_EINVAL, "text %zu is empty: it gives no token", index + 1);
     HSC_FAIL_IF(e->n > most && !j->how.max_tokens, HSC_EINVAL,
                 "text %zu has %zu tokens, %s sees at most %zu (its context); --max-tokens cuts it", index + 1, e->n,
                 j->opened.name, most);
+    HSC_FAIL_IF(e->n > most && j->v->pairs, HSC_EINVAL, "pair %zu has %zu tokens, at most %zu go in: pairs are not cut",
+                index + 1, e->n, most);
     size_t n = e->n < most ? e->n : most;
     bool added = e->spans[e->n - 1].start == e->spans[e->n - 1].end;
     HSC_TRY(hsc__grow(&j->ids, &j->ids_capacity, j->n_ids + n, sizeof *j->ids, err));
+    HSC_TRY(hsc__grow(&j->segments, &j->segments_capacity, j->n_ids + n, sizeof *j->segments, err));
     memcpy(j->ids + j->n_ids, e->ids, n * sizeof *j->ids);
+    memcpy(j->segments + j->n_ids, e->segments, n * sizeof *j->segments);
     if (added) j->ids[j->n_ids + n - 1] = e->ids[e->n - 1];
     j->n_cut += n < e->n;
     j->n_ids += n;
@@ -137,7 +165,7 @@ static hsc_status encode(job *j, hsc_error *err)
 static hsc_status choose(job *j, hsc_error *err)
 {
     const values *v = j->v;
-    int n_ctx = j->opened.config->n_ctx;
+    int n_ctx = j->n_ctx;
     bool given = v->pooling && v->normalise;
     hsc_status status = hsc_model_embedding(j->opened.model, &j->how, err);
     if (status == HSC_EUNSUPPORTED && given) status = HSC_OK; /* what the files ask for is not asked for here */
@@ -152,25 +180,37 @@ static hsc_status choose(job *j, hsc_error *err)
 
 /* --------------------------------------------------------------------------------------------------------- run ---- */
 
+static hsc_status make_session(const job *j, hsc_session **out, hsc_error *err)
+{
+    int longest = 1;
+    bool reads_source = hsc_model_encoder(j->opened.model) != NULL;
+    for (size_t i = 0; i < j->n; i++) longest = j->lengths[i] > longest ? j->lengths[i] : longest;
+    hsc_session_options s = hsc__pass_session(&j->v->pass, j->v->threads, reads_source ? 1 : longest);
+    s.max_seqs = j->n < AT_ONCE ? (int)j->n : AT_ONCE;
+    if (reads_source) s.max_source = longest;
+    return hsc_session_new(out, j->opened.model, &s, err);
+}
+
 /* In groups, so that one sees how far it is. */
 static hsc_status run(job *j, const hsc__args *args, hsc_error *err)
 {
     hsc_session *session = NULL;
-    int longest = 1, d = j->opened.config->d_model;
+    const hsc_config *encoder = hsc_model_encoder(j->opened.model);
+    int d = j->opened.config->d_model;
+    j->n_ctx = encoder ? encoder->n_ctx : j->opened.config->n_ctx;
     HSC_TRY(choose(j, err));
     HSC_TRY(hsc__cli_tokenizer(&j->opened, &j->tokenizer, err));
     HSC_TRY(read_texts(j, args, err));
     HSC_TRY(encode(j, err));
     j->out = hsc__calloc(j->n, (size_t)d * sizeof *j->out);
     if (!j->out) return hsc__fail_memory(err, j->n * (size_t)d * sizeof *j->out, "the embeddings");
-    for (size_t i = 0; i < j->n; i++) longest = j->lengths[i] > longest ? j->lengths[i] : longest;
-    hsc_session_options s = hsc__pass_session(&j->v->pass, j->v->threads, longest);
-    s.max_seqs = j->n < AT_ONCE ? (int)j->n : AT_ONCE;
-    HSC_TRY(hsc_session_new(&session, j->opened.model, &s, err));
+    HSC_TRY(make_session(j, &session, err));
     hsc_status status = HSC_OK;
     const hsc_token *ids = j->ids;
+    bool segments = j->v->pairs && j->opened.config->n_segments > 0;
     for (size_t at = 0; at < j->n && status == HSC_OK; at += AT_ONCE) {
         int n = j->n - at < AT_ONCE ? (int)(j->n - at) : AT_ONCE;
+        j->how.segments = segments ? j->segments + (ids - j->ids) : NULL;
         status = hsc_embed(session, ids, j->lengths + at, n, &j->how, j->out + at * (size_t)d, err);
         for (int i = 0; i < n; i++) ids += j->lengths[at + (size_t)i];
         hsc__cli_progress("embedded %zu of %zu texts", at + (size_t)n, j->n);
@@ -188,7 +228,9 @@ static int print_json(const job *j)
         json_t *item = json_object(), *vector = json_array();
         for (int k = 0; k < d; k++)
             json_array_append_new(vector, hsc__json_number((double)j->out[i * (size_t)d + (size_t)k]));
-        hsc__json_set_text(item, j->texts[i].bytes, j->texts[i].n);
+        const hsc__label *text = &j->texts[j->v->pairs ? 2 * i : i];
+        hsc__json_set_text(item, text->bytes, text->n);
+        if (j->v->pairs) json_object_set_new(item, "pair", hsc__json_set_text(json_object(), text[1].bytes, text[1].n));
         json_object_set_new(item, "n_tokens", json_integer(j->lengths[i]));
         json_object_set_new(item, "embedding", vector);
         json_array_append_new(list, item);
@@ -244,6 +286,8 @@ static int check(const values *v, int n_texts)
 {
     const char *o = v->output;
     if (n_texts == 0 && !v->file) return hsc__cli_misuse(&command, "no text: give TEXT or --file");
+    if (v->pairs && n_texts % 2)
+        return hsc__cli_misuse(&command, "--pairs takes texts two by two: %d were given", n_texts);
     if (n_texts && v->file) return hsc__cli_misuse(&command, "TEXT and --file: one of the two");
     if (o && v->json) return hsc__cli_misuse(&command, "--json prints, -o writes an array: one of the two");
     if (o && !hsc__cli_ends_with(o, ".npy") && !hsc__cli_ends_with(o, ".npz") && !hsc__cli_ends_with(o, ".safetensors"))
@@ -264,6 +308,7 @@ int hsc__cli_embed(int argc, char **argv)
     hsc__string_free(&j.text);
     hsc__free(j.texts);
     hsc__free(j.ids);
+    hsc__free(j.segments);
     hsc__free(j.lengths);
     hsc__free(j.out);
     hsc__cli_close(&j.opened);

@@ -9,6 +9,12 @@
 
 enum { BATCH_TOKENS = 2048 };
 
+/* The stack of blocks whose output it is. */
+static const hsc_config *stack(const hsc_session *s)
+{
+    return s->encoder ? &s->encoder->desc->config : &s->desc->config;
+}
+
 /* One pass: sums [n_seqs][d_model] in double, for a mean over hundreds of tokens to round once. */
 typedef struct pool {
     hsc_pooling pooling;
@@ -43,27 +49,33 @@ static void finish(const pool *p, int n_seqs, int normalise, float *out)
     }
 }
 
-static hsc_status run_batch(hsc_session *s, const hsc_token *ids, const int *lengths, int n_seqs, int n_tokens, pool *p,
-                            hsc_error *err)
+static hsc_status run_batch(hsc_session *s, const hsc_token *ids, const int32_t *segments, const int *lengths,
+                            int n_seqs, int n_tokens, pool *p, hsc_error *err)
 {
-    hsc_batch batch = {
-        .ids = ids, .n_tokens = n_tokens, .seq_lengths = lengths, .n_seqs = n_seqs, .logits = HSC_LOGITS_NONE};
+    hsc_batch batch = {.ids = ids,
+                       .segments = segments,
+                       .n_tokens = n_tokens,
+                       .seq_lengths = lengths,
+                       .n_seqs = n_seqs,
+                       .logits = HSC_LOGITS_NONE};
     p->lengths = lengths;
     memset(p->sums, 0, (size_t)n_seqs * (size_t)p->d_model * sizeof *p->sums);
     hsc_session_reset(s);
-    return hsc_forward(s, &batch, err);
+    return s->encoder ? hsc_session_read_source(s, &batch, err) : hsc_forward(s, &batch, err);
 }
 
 static hsc_status run_batches(hsc_session *s, const hsc_token *ids, const int *lengths, int n_seqs,
                               const hsc_embedding *how, pool *p, float *out, hsc_error *err)
 {
+    const int32_t *segments = how->segments;
     for (int at = 0; at < n_seqs;) {
         int n = 0, n_tokens = 0;
         while (at + n < n_seqs && n < s->max_seqs && (n == 0 || n_tokens + lengths[at + n] <= BATCH_TOKENS))
             n_tokens += lengths[at + n++];
-        HSC_TRY(run_batch(s, ids, lengths + at, n, n_tokens, p, err));
+        HSC_TRY(run_batch(s, ids, segments, lengths + at, n, n_tokens, p, err));
         finish(p, n, how->normalise, out + (size_t)at * (size_t)p->d_model);
         ids += n_tokens;
+        if (segments) segments += n_tokens;
         at += n;
     }
     return HSC_OK;
@@ -72,8 +84,10 @@ static hsc_status run_batches(hsc_session *s, const hsc_token *ids, const int *l
 hsc_status hsc_embed(hsc_session *s, const hsc_token *ids, const int *seq_lengths, int n_seqs, const hsc_embedding *how,
                      float *out, hsc_error *err)
 {
-    int d = s->desc->config.d_model;
-    bool has_norm = hsc_model_has_site(s->model, HSC_LN_FINAL) != 0;
+    int d = stack(s)->d_model;
+    hsc_site norm = s->encoder ? HSC_ENC_LN_FINAL : HSC_LN_FINAL,
+             last = s->encoder ? HSC_ENC_RESID_POST : HSC_RESID_POST;
+    bool has_norm = hsc_model_has_site(s->model, norm) != 0;
     hsc__error_clear(err);
     HSC_FAIL_IF((unsigned)how->pooling >= HSC_N_POOLINGS, HSC_EINVAL, "pooling %d does not exist", (int)how->pooling);
     for (int i = 0; i < n_seqs; i++)
@@ -81,10 +95,8 @@ hsc_status hsc_embed(hsc_session *s, const hsc_token *ids, const int *seq_length
     pool p = {.pooling = how->pooling, .d_model = d};
     p.sums = hsc__calloc((size_t)s->max_seqs, (size_t)d * sizeof *p.sums);
     if (!p.sums) return hsc__fail_memory(err, (size_t)s->max_seqs * (size_t)d * sizeof *p.sums, "embeddings");
-    hsc_observer observer = {.site = has_norm ? HSC_LN_FINAL : HSC_RESID_POST,
-                             .layer = has_norm ? 0 : s->desc->config.n_layers - 1,
-                             .fn = add_rows,
-                             .user = &p};
+    hsc_observer observer = {
+        .site = has_norm ? norm : last, .layer = has_norm ? 0 : stack(s)->n_layers - 1, .fn = add_rows, .user = &p};
     hsc_session_observe_clear(s);
     hsc_status status = hsc_session_observe(s, &observer, err);
     if (status == HSC_OK) status = run_batches(s, ids, seq_lengths, n_seqs, how, &p, out, err);

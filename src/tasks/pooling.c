@@ -91,7 +91,8 @@ static hsc_status read_folder(const hsc_model *model, hsc_embedding *out, hsc_er
         status = hsc__settings_load(&config, model->path, "sentence_bert_config.json", &path, err);
     const json_t *most = json_object_get(config, "max_seq_length");
     json_int_t n = json_is_integer(most) ? json_integer_value(most) : 0;
-    if (status == HSC_OK && n > 0 && n < model->desc.config.n_ctx) out->max_tokens = (int)n;
+    int n_ctx = model->desc.encoder ? model->desc.encoder->config.n_ctx : model->desc.config.n_ctx;
+    if (status == HSC_OK && n > 0 && n < n_ctx) out->max_tokens = (int)n;
     json_decref(config);
     hsc__string_free(&path);
     hsc__string_free(&module_path);
@@ -120,7 +121,8 @@ static hsc_status read_gguf(hsc_model *model, hsc_embedding *out, hsc_error *err
 hsc_status hsc_model_embedding(const hsc_model *model, hsc_embedding *out, hsc_error *err)
 {
     hsc__error_clear(err);
-    *out = (hsc_embedding){.pooling = model->desc.config.causal ? HSC_POOL_LAST : HSC_POOL_MEAN};
+    bool sees_ahead = !model->desc.config.causal || model->desc.encoder;
+    *out = (hsc_embedding){.pooling = sees_ahead ? HSC_POOL_MEAN : HSC_POOL_LAST};
     hsc_model *m = (hsc_model *)(uintptr_t)model;
     return model->gguf ? read_gguf(m, out, err) : read_folder(model, out, err);
 }

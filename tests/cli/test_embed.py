@@ -81,6 +81,20 @@ class Embed(ProgramTest):
         (model / "modules.json").write_text(json.dumps(modules))
         self.bad(1, "embed", "-m", model, "x", says=["Dense"])
 
+    def test_pairs(self):
+        arguments = self.good("embed", "-m", STORIES, "--pooling", "mean", "--pairs", *TEXTS)
+        self.assertEqual(len(arguments.splitlines()), 2)
+        path = self.folder / "pairs"
+        path.write_text(f"{TEXTS[0]}\t{TEXTS[1]}\n{TEXTS[2]}\t{TEXTS[3]}\r\n" * 40)
+        self.assertEqual(self.good("embed", "-m", STORIES, "--pooling", "mean", "--pairs", "-f", path), arguments * 40)
+        data = self.json("embed", "-m", STORIES, "--pairs", *TEXTS[:2])["texts"]
+        self.assertEqual([(one["text"], one["pair"]["text"]) for one in data], [tuple(TEXTS[:2])])
+        self.bad(2, "embed", "-m", STORIES, "--pairs", "x", says=["two by two"])
+        self.bad(1, "embed", "-m", STORIES, "--pairs", "-n", "3", *TEXTS[:2], says=["pair 1 has", "not cut"])
+        for line in ("no tab", "a\tb\tc"):
+            path.write_text(f"a\tb\n{line}\n")
+            self.bad(1, "embed", "-m", STORIES, "--pairs", "-f", path, says=["line 2", "one tab"])
+
     def test_limits(self):
         for words, says in (([], "no text"), (["x", "-f", "y"], "one of the two"), (["x", "-o", "a.txt"], ".npy"), (["x", "--pooling", "max"], "mean|cls|last"),
                             (["x", "--json", "-o", "a.npy"], "one of the two")):

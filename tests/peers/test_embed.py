@@ -58,6 +58,22 @@ def test_against_transformers():
     assert distance.max() < BAR and far < 1e-5
 
 
+def test_pairs():
+    """Two texts in the segments that BERT was taught with, among others and alone."""
+    folder, texts = minilm(), sentences()[:60]
+    pairs = list(zip(texts[::2], texts[1::2])) + [("x", "Two. Sentences, here.")]
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    with common.scratch() as scratch:
+        got = by_headscope(folder, ["\t".join(pair) for pair in pairs], scratch, "--pairs")
+    for pair, vector in zip(pairs, got, strict=True):
+        batch = tokenizer(*pair, return_tensors="pt")
+        assert batch["token_type_ids"].sum() > 0
+        with torch.no_grad():
+            want = torch.nn.functional.normalize(model(**batch).last_hidden_state.double().mean(1))[0].numpy()
+        assert np.abs(vector - want).max() < 1e-5, pair
+    print(f"{len(pairs)} pairs are the same", flush=True)
+
+
 def test_company_changes_no_bit():
     folder, few = minilm(), sentences()[:40] + UNEQUAL
     with common.scratch() as scratch:

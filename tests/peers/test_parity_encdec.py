@@ -292,6 +292,25 @@ def test_choices():
             print(f"{path.name}: {len(items) * 21} choices are scored as they should be", flush=True)
 
 
+def test_embed():
+    """The mean of what the encoder makes of a text, several at once, and its first and last rows."""
+    for seed, (base, words) in enumerate(WORDS, start=1030):
+        with common.scratch() as folder:
+            path, peer, tokenizer = with_words(folder, base, words, seed)
+            texts = [text for pair in PAIRS for text in pair]
+            states = []
+            for text in texts:
+                with torch.no_grad():
+                    states.append(peer.get_encoder()(torch.tensor([tokenizer(text)["input_ids"]])).last_hidden_state[0].double())
+            for pooling, wanted in (("model", [s.mean(0) for s in states]), ("cls", [s[0] for s in states]), ("last", [s[-1] for s in states])):
+                data = json.loads(common.headscope("embed", "-m", path, "--json", "--pooling", pooling, *texts).stdout)
+                assert data["pooling"] == ("mean" if pooling == "model" else pooling)
+                for text, item, want in zip(texts, data["texts"], wanted, strict=True):
+                    off = float((torch.tensor(item["embedding"], dtype=torch.float64) - want).norm() / want.norm())
+                    assert off < common.ROW_BAR, (path.name, pooling, text, off)
+            print(f"{path.name}: {len(texts)} texts have the encoder's vectors", flush=True)
+
+
 # What a generation_config.json may hold besides tokens: each rule alone, then the recipes of real checkpoints.
 RULES = [{"min_length": 30}, {"min_new_tokens": 25}, {"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 1},
          {"repetition_penalty": 1.4}, {"num_beams": 3}, {"num_beams": 4, "early_stopping": True},
