@@ -31,8 +31,8 @@ static const hsc__option options[] = {
         "A word is the token with a blank before it, if there is one; \"in quotes\" as it stands; #123 is an id."),
     HSC__READING_WHERE(values, r),
     OPTION("pairs", 0, HSC__OPT_TEXT, "FILE", pairs, 0, 0,
-           "JSONL, an object a line: \"prompt\" with \"right\" and \"wrong\" (or \"io\" and \"s\"), instead of TEXT: "
-           "the logit of the right answer's first token minus the wrong one's, parts averaged over all lines."),
+           "A pair file as in ablate, instead of TEXT: the logit of the right answer's first token minus the wrong "
+           "one's, parts averaged over all lines."),
     OPTION("limit", 0, HSC__OPT_INT, "N", limit, 1, INT32_MAX, "The first N lines of --pairs. Default: all."),
     HSC__OPTION_HEADING("What is shown"),
     OPTION("sources", 0, HSC__OPT_FLAG, NULL, sources, 0, 0,

@@ -257,11 +257,13 @@ enum { SHOWN = 3 };
 
 void hsc__items_describe(hsc__string *out, const hsc__items *items, int n_clusters)
 {
-    hsc__string_printf(out, "over %zu texts in %d clusters", items->n - items->n_unused, n_clusters);
-    if (items->n_left_out) hsc__string_printf(out, "; %zu lines left out:", items->n_left_out);
-    for (size_t i = 0; i < items->n_left_out && i < SHOWN; i++)
+    size_t n = items->n - items->n_unused, left_out = items->n_left_out;
+    hsc__string_printf(out, "over %zu text%s in %d cluster%s", n, n == 1 ? "" : "s", n_clusters,
+                       n_clusters == 1 ? "" : "s");
+    if (left_out) hsc__string_printf(out, "; %zu line%s left out:", left_out, left_out == 1 ? "" : "s");
+    for (size_t i = 0; i < left_out && i < SHOWN; i++)
         hsc__string_printf(out, "%s line %d (%s)", i ? ";" : "", items->left_out[i].line, items->left_out[i].why);
-    hsc__string_text(out, items->n_left_out > SHOWN ? "; --json lists all\n" : "\n");
+    hsc__string_text(out, left_out > SHOWN ? "; --json lists all\n" : "\n");
 }
 
 json_t *hsc__items_json_skipped(const hsc__items *items)

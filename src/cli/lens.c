@@ -29,9 +29,10 @@ static const hsc__option options[] = {
     OPTION("word", 'w', HSC__OPT_TEXTS, "WORD", words, 0, 0,
            "Follow this word through the layers: its probability and rank. Repeated for several. A word is the token "
            "with a blank before it, if there is one; \"in quotes\" as it stands; #123 is an id."),
-    OPTION("pairs", 0, HSC__OPT_TEXT, "FILE", pairs, 0, 0,
-           "JSONL, an object a line: \"prompt\" with \"right\" and \"wrong\" (or \"io\" and \"s\"), instead of TEXT: "
-           "after each layer the lead of the right answer over the wrong one, over all lines."),
+    OPTION(
+        "pairs", 0, HSC__OPT_TEXT, "FILE", pairs, 0, 0,
+        "A pair file as in ablate, instead of TEXT: after each layer the lead of the right answer over the wrong one, "
+        "over all lines."),
     OPTION("limit", 0, HSC__OPT_INT, "N", limit, 1, INT32_MAX, "The first N lines of --pairs. Default: all."),
     HSC__OPTION_HEADING("What is shown"),
     OPTION("top", 'k', HSC__OPT_INT, "K", r.top, 1, HSC_LENS_MAX_TOP, "Words of each layer. Default: 3."),
@@ -146,9 +147,9 @@ static hsc_status summarise(job *j, const double *table, int *numbers, double *m
     j->n_clusters = hsc__items_clusters(&j->items, numbers);
     hsc__cluster_means(table, j->items.n, n, numbers, j->n_clusters, means);
     hsc_table figures = {means, j->n_clusters, j->n_stages};
-    HSC_TRY(hsc_bootstrap(&figures, &o, ci, err));
+    if (j->n_clusters > 1) HSC_TRY(hsc_bootstrap(&figures, &o, ci, err));
     for (size_t s = 0; s < n; s++) {
-        j->leads[s].ci = ci[s];
+        j->leads[s].ci = j->n_clusters > 1 ? ci[s] : (hsc_interval){(double)NAN, (double)NAN};
         for (int c = 0; c < j->n_clusters; c++) j->leads[s].mean += means[(size_t)c * n + s] / j->n_clusters;
     }
     return HSC_OK;
@@ -370,7 +371,8 @@ static hsc_status plot_leads(const job *j, hsc_error *err)
     hsc__curve curves[] = {{"mean lead of the right answer", n, x, x + n, false},
                            {"95 % interval", n, x, x + 2 * n, true},
                            {NULL, n, x, x + 3 * n, true}};
-    hsc__panel panel = {.x_title = "layers done", .y_title = "logits", .curves = curves, .n_curves = 3};
+    hsc__panel panel = {
+        .x_title = "layers done", .y_title = "logits", .curves = curves, .n_curves = j->n_clusters > 1 ? 3 : 1};
     hsc__string_printf(&title, "%s: logit lens over %zu texts", j->r.opened.name, j->items.n);
     hsc__cli_hold_interrupt(true);
     hsc_status status =
@@ -389,13 +391,16 @@ static void add_pairs(const job *j, hsc__string *out)
     hsc__items_describe(out, &j->items, j->n_clusters);
     hsc__string_printf(out,
                        "lead: logit of the right answer minus that of the wrong one at the last token; right: texts "
-                       "where it leads\n%-14s %8s  %18s  %s\n",
-                       "after", "lead", "95 % interval", "right");
+                       "where it leads\n%-14s %8s",
+                       "after", "lead");
+    if (j->n_clusters > 1) hsc__string_printf(out, "  %18s", "95 % interval");
+    hsc__string_text(out, "  right\n");
     for (int s = 0; s < j->n_stages; s++) {
         const lead *l = &j->leads[s];
         add_stage(out, s);
-        hsc__string_printf(out, " %+8.3f  [%+7.3f, %+7.3f]  %5.1f %%\n", l->mean, l->ci.low, l->ci.high,
-                           100.0 * l->n_right / (double)j->items.n);
+        hsc__string_printf(out, " %+8.3f", l->mean);
+        if (j->n_clusters > 1) hsc__string_printf(out, "  [%+7.3f, %+7.3f]", l->ci.low, l->ci.high);
+        hsc__string_printf(out, "  %5.1f %%\n", 100.0 * l->n_right / (double)j->items.n);
     }
 }
 
@@ -419,9 +424,11 @@ static json_t *pairs_json(const job *j)
     json_object_set_new(root, "skipped", hsc__items_json_skipped(&j->items));
     for (int s = 0; s < j->n_stages; s++) {
         const lead *l = &j->leads[s];
-        json_array_append_new(stages, json_pack("{s:o,s:[o,o],s:i}", "lead", hsc__json_number(l->mean), "ci",
-                                                hsc__json_number(l->ci.low), hsc__json_number(l->ci.high), "right",
-                                                l->n_right));
+        json_t *stage = json_pack("{s:o,s:i}", "lead", hsc__json_number(l->mean), "right", l->n_right);
+        if (j->n_clusters > 1)
+            json_object_set_new(stage, "ci",
+                                json_pack("[o,o]", hsc__json_number(l->ci.low), hsc__json_number(l->ci.high)));
+        json_array_append_new(stages, stage);
     }
     json_object_set_new(root, "stages", stages);
     return root;

@@ -254,6 +254,7 @@ int hsc__steer_print_json(const hsc__steer *s)
         hsc__string_free(&metric);
         json_object_set_new(root, "n_texts", json_integer((json_int_t)s->items.n));
         json_object_set_new(root, "clean", hsc__json_number(s->clean));
+        if (s->options->pairs) json_object_set_new(root, "n_clusters", json_integer(s->n_clusters));
         if (s->options->pairs) json_object_set_new(root, "clean_right", json_integer(s->n_right));
         if (s->options->pairs) json_object_set_new(root, "skipped", hsc__items_json_skipped(&s->items));
     }

@@ -21,6 +21,11 @@ COMMANDS = ("look", "run", "export", "scan", "detect", "drift", "ablate", "patch
             "circuit", "compose", "rollout", "values", "steer", "generate", "chat", "score", "embed", "fill", "info",
             "tokenize", "convert", "pull", "bench", "lesson")
 
+# Two pairs as scan reads them; nothing before the second one's query tells its wordings apart, so it is no prompt.
+MARKED = ("[a:Lily] met [b:Tom]. Then {Tom|Lily} gave a ball [q:to] the dog.\n"
+          "The [a:cat] saw the [b:dog] because [q:it] was {big|small}.\n")
+SKIPPED = {"line": 2, "why": "both wordings are the same up to the query"}
+
 
 def environment(**more):
     """No model, colours or terminal of the caller's; what fontconfig never frees is no leak of ours."""

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from program import DATA, ProgramTest, main
+from program import DATA, MARKED, SKIPPED, ProgramTest, main
 
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, 8 heads
 TEXT = "Once upon a time there was a"
@@ -58,11 +58,10 @@ class Ablate(ProgramTest):
 
     def test_every_kind_of_pair_file(self):
         marked = self.folder / "marked.txt"
-        marked.write_text("[a:Lily] met [b:Tom]. Then {Tom|Lily} gave a ball [q:to] the dog.\n"
-                          "The [a:cat] saw the [b:dog] because [q:it] was {big|small}.\n")
+        marked.write_text(MARKED)
         got = self.ablate("--pairs", marked, "--heads", "L1H1", "--no-controls")
         self.assertEqual((got["n_texts"], got["n_clusters"]), (2, 1))
-        self.assertEqual(got["skipped"], [{"line": 2, "why": "both wordings are the same up to the query"}])
+        self.assertEqual(got["skipped"], [SKIPPED])
         prompts = self.folder / "prompts.jsonl"
         prompts.write_text("".join(json.dumps({"prompt": f"Lily met Tom. Then {s} gave a ball to", "right": r, "wrong": s}) + "\n"
                                    for r, s in (("Lily", "Tom"), ("Tom", "Lily"))))

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from program import DATA, ProgramTest, main
+from program import DATA, MARKED, SKIPPED, ProgramTest, main
 
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, 8 heads
 TEXT = "Once upon a time there was a"
@@ -56,6 +56,13 @@ class Attribute(ProgramTest):
         self.assertEqual((got["n_texts"], got["n_clusters"], got["right"]), (3, 2, ablate["clean_right"]))
         for part in got["parts"]:
             self.assertLessEqual(part["ci"][0], part["value"] + 1e-9)
+
+    def test_marked_pairs(self):
+        file = self.folder / "marked.txt"
+        file.write_text(MARKED)
+        got = self.attribute("--pairs", file)
+        self.assertEqual((got["n_texts"], got["n_clusters"], got["skipped"]), (2, 1, [SKIPPED]))
+        self.assertIn(f"line 2 ({SKIPPED['why']})", self.good("attribute", "-m", STORIES, "--pairs", file))
 
     def test_refused(self):
         self.bad(2, "attribute", "-m", STORIES, TEXT, says=["--metric is missing"])

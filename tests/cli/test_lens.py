@@ -4,7 +4,7 @@ import json
 import math
 import unittest
 
-from program import DATA, ProgramTest, main
+from program import DATA, MARKED, SKIPPED, ProgramTest, main
 
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, 8 heads, 512 words
 TEXT = "Once upon a time there was a"
@@ -51,6 +51,17 @@ class Lens(ProgramTest):
         for stage in got["stages"]:
             self.assertTrue(math.isfinite(stage["lead"]))
         self.assertGreater((self.folder / "a.png").stat().st_size, 1000)
+
+    def test_marked_pairs(self):
+        """One cluster has no interval, and what is left out is told."""
+        file = self.folder / "marked.txt"
+        file.write_text(MARKED)
+        got = self.json("lens", "-m", STORIES, "--pairs", file)
+        self.assertEqual((got["n_texts"], got["n_clusters"], got["skipped"]), (2, 1, [SKIPPED]))
+        self.assertNotIn("ci", got["stages"][0])
+        text = self.good("lens", "-m", STORIES, "--pairs", file, "--plot", self.folder / "a.svg")
+        self.assertIn(f"line 2 ({SKIPPED['why']})", text)
+        self.assertNotIn("interval", text + (self.folder / "a.svg").read_text())
 
     def test_refused(self):
         self.bad(2, "lens", "-m", STORIES, says=["TEXT and --ids"])

@@ -79,7 +79,7 @@ class Patch(ProgramTest):
         for head in got["heads"]:
             self.assertAlmostEqual(head["indirect"], got["total"] - head["direct"], delta=1e-6)
         text = self.good("patch", "-m", STORIES, "--pairs", file, "--plot", self.folder / "m.svg", "--top", "3")
-        for words in ("over 2 texts in 1 clusters; 1 lines left out: line 2", "The 3 heads of 40 that carry most"):
+        for words in ("over 2 texts in 1 cluster; 1 line left out: line 2", "The 3 heads of 40 that carry most"):
             self.assertIn(words, text)
         self.bad(2, "patch", "-m", STORIES, "--pairs", file, "text")
         self.bad(2, *WORDS, "--limit", "3")

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from program import DATA, ProgramTest, main
+from program import DATA, MARKED, SKIPPED, ProgramTest, main
 
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, 8 heads
 TEXT = "Once upon a time there was a"
@@ -61,6 +61,9 @@ class Steer(ProgramTest):
         for point in got["points"]:
             self.assertTrue(point["ci"][0] <= point["effect"] <= point["ci"][1])
             self.assertIn(point["right"], (0, 1, 2))
+        file.write_text(MARKED)
+        got = self.json(*self.words, "--pairs", file, "--layer", "L2")
+        self.assertEqual((got["n_texts"], got["n_clusters"], got["skipped"]), (2, 1, [SKIPPED]))
 
     def test_refused(self):
         self.bad(2, "steer", "-m", STORIES, TEXT, *METRIC, says=["--toward FILE and --away FILE"])
