@@ -24,4 +24,16 @@ INLINE void fill_table(hsc__kernels *table, const char *name, int few_rows)
     SIMD_ENTRIES(SIMD_ENTRY)
 }
 
+/* A level that takes all it has from this folder. */
+INLINE void fill_whole_table(hsc__kernels *table, const char *name)
+{
+    fill_table(table, name, 64);
+    table->nr_bf16 = table->nr_q8 = NR;
+    table->few_rows_bf16 = MR;
+    table->few_rows_q8 = 4;
+    SIMD_BF16_ENTRIES(SIMD_ENTRY)
+    SIMD_Q8_ENTRIES(SIMD_ENTRY)
+    SIMD_STATS_ENTRIES(SIMD_ENTRY)
+}
+
 #endif
