@@ -495,8 +495,9 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_session_fork(hsc_session *session, int fro
                                                    hsc_error *err);
 /* Writes the keys and values of sequence `seq` as a .safetensors file (float32), and reads them back into a session of
  * the same model; a float32 cache goes on with the same bits. The token ids are the caller's to keep. HSC_EINVAL: no
- * such sequence, or the ending is not .safetensors. HSC_EFORMAT: the file is not a cache of this model's shape.
- * HSC_EUNSUPPORTED: an encoder-decoder. HSC_EIO. A load that fails leaves the sequence empty. */
+ * such sequence, or the ending is not .safetensors. HSC_EFORMAT: the file is not a cache of this model: it
+ * bears a mark of settings, types and a sample of the weights, wherever they lie. HSC_EUNSUPPORTED: an encoder-decoder.
+ * HSC_EIO. A load that fails leaves the sequence empty. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_save(const hsc_session *session, int seq, const char *path,
                                                    hsc_error *err);
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_load(hsc_session *session, int seq, const char *path, hsc_error *err);

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HEADER = 5 }; /* version, n_layers, n_kv_heads, d_head, length */
+enum { HEADER = 7 }; /* version, n_layers, n_kv_heads, d_head, length, the model's mark in two */
 
-static const int32_t version = 2;
+static const int32_t version = 3;
 
 static hsc_status check_file_seq(const hsc_session *s, int seq, const char *path, hsc_error *err)
 {
@@ -53,7 +53,9 @@ hsc_status hsc_session_save(const hsc_session *s, int seq, const char *path, hsc
     HSC_FAIL_IF(length == 0, HSC_EINVAL, "sequence %d is empty", seq);
     size_t row = 2 * (size_t)c->n_kv_heads * (size_t)c->d_head, layers = (size_t)c->n_layers, n_rows = 0, at = 0;
     for (int i = 0; i < c->n_layers; i++) n_rows += (size_t)n_kept(c, i, &c->seqs[seq]);
-    const int32_t header[HEADER] = {version, c->n_layers, c->n_kv_heads, c->d_head, length};
+    int32_t header[HEADER] = {version, c->n_layers, c->n_kv_heads, c->d_head, length};
+    uint64_t mark = hsc__model_mark(s->model);
+    memcpy(header + HEADER - 2, &mark, sizeof mark);
     float *rows = hsc__malloc(n_rows * row * sizeof *rows);
     hsc_named_array *arrays = hsc__malloc((layers + 1) * sizeof *arrays);
     char(*names)[24] = hsc__malloc(layers * sizeof *names);
@@ -113,22 +115,41 @@ static hsc_status load_layer(hsc_session *s, const hsc__tensor *t, int layer, in
     return HSC_OK;
 }
 
+/* *length: of the sequence. */
+static hsc_status check_header(const hsc_session *s, const hsc__tensor *t, const char *path, int *length,
+                               hsc_error *err)
+{
+    const hsc__cache *c = &s->cache;
+    int32_t h[HEADER];
+    uint64_t mark, own = hsc__model_mark(s->model);
+    HSC_FAIL_IF(!t || t->dtype != HSC_I32 || t->n_elements < 1, HSC_EFORMAT, "%s: is not a saved cache", path);
+    memcpy(h, t->data, sizeof *h);
+    HSC_FAIL_IF(h[0] != version, HSC_EUNSUPPORTED, "%s: cache version %d, this is version %d", path, (int)h[0],
+                (int)version);
+    HSC_FAIL_IF(t->n_elements != HEADER, HSC_EFORMAT, "%s: tensor headscope.cache has %llu values, not %d", path,
+                (unsigned long long)t->n_elements, HEADER);
+    memcpy(h, t->data, sizeof h);
+    memcpy(&mark, h + HEADER - 2, sizeof mark);
+    HSC_FAIL_IF(h[1] != c->n_layers || h[2] != c->n_kv_heads || h[3] != c->d_head, HSC_EFORMAT,
+                "%s: is of %d layers, %d kv heads of %d; this model has %d, %d of %d", path, (int)h[1], (int)h[2],
+                (int)h[3], c->n_layers, c->n_kv_heads, c->d_head);
+    HSC_FAIL_IF(mark != own, HSC_EFORMAT,
+                "%s: was saved with another model, of other weights or settings than %s (mark %016llx, not %016llx)",
+                path, s->model->path, (unsigned long long)mark, (unsigned long long)own);
+    HSC_FAIL_IF(h[4] < 1, HSC_EFORMAT, "%s: has %d tokens", path, (int)h[4]);
+    HSC_FAIL_IF(h[4] > s->max_tokens, HSC_EINVAL, "%s: has %d tokens, this session was made for %d", path, (int)h[4],
+                s->max_tokens);
+    *length = h[4];
+    return HSC_OK;
+}
+
 static hsc_status load_set(hsc_session *s, const hsc__tensors *set, int seq, const char *path, hsc_error *err)
 {
     const hsc__cache *c = &s->cache;
     const hsc__tensor *t = hsc__tensors_find(set, "headscope.cache");
-    int32_t h[HEADER];
-    HSC_FAIL_IF(!t || t->dtype != HSC_I32 || t->n_elements != HEADER, HSC_EFORMAT, "%s: is not a saved cache", path);
-    memcpy(h, t->data, sizeof h);
-    HSC_FAIL_IF(h[0] != version, HSC_EUNSUPPORTED, "%s: cache version %d, this is version %d", path, (int)h[0],
-                (int)version);
-    HSC_FAIL_IF(h[1] != c->n_layers || h[2] != c->n_kv_heads || h[3] != c->d_head, HSC_EFORMAT,
-                "%s: is of %d layers, %d kv heads of %d; this model has %d, %d of %d", path, (int)h[1], (int)h[2],
-                (int)h[3], c->n_layers, c->n_kv_heads, c->d_head);
-    HSC_FAIL_IF(h[4] < 1, HSC_EFORMAT, "%s: has %d tokens", path, (int)h[4]);
-    HSC_FAIL_IF(h[4] > s->max_tokens, HSC_EINVAL, "%s: has %d tokens, this session was made for %d", path, (int)h[4],
-                s->max_tokens);
-    int length = h[4], written = length;
+    int length;
+    HSC_TRY(check_header(s, t, path, &length, err));
+    int written = length;
     for (int i = 0; i < c->n_layers; i++) {
         HSC_TRY(find_layer(s, set, i, length, path, &t, err));
         HSC_TRY(load_layer(s, t, i, seq, length, err));

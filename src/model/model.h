@@ -27,4 +27,7 @@ struct hsc_model {
     } tokenizers[2]; /* the model's, and that of its targets where they have one of their own */
 };
 
+/* Of a model and its weights: the same wherever it lies and whatever it is called, another for other weights. */
+uint64_t hsc__model_mark(const hsc_model *model);
+
 #endif

@@ -284,6 +284,79 @@ static void test_save(void **unused)
     unlink(path);
 }
 
+/* A model of the test's shape and weights, but for the first value of the tensor `name`, added to, and the base of its
+ * rotation. NULL: no tensor. */
+static void make_twin(tiny_model *twin, const char *name, float more, const char *theta)
+{
+    char path[128], config[512] = "";
+    tiny_llama_of(twin, (tiny_shape){40, 4, 2, D_HEAD, 72, 2, CTX, true});
+    for (size_t i = 0; name && i < twin->n; i++)
+        if (strcmp(twin->arrays[i].name, name) == 0) *(float *)(uintptr_t)twin->arrays[i].data += more;
+    tiny_save(twin);
+    snprintf(path, sizeof path, "%s/config.json", twin->dir);
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    assert_true(fread(config, 1, sizeof config - 1, f) > 0);
+    *strrchr(config, '}') = 0;
+    rewind(f);
+    fprintf(f, "%s,\"rope_theta\":%s}", config, theta);
+    assert_int_equal(fclose(f), 0);
+}
+
+static hsc_status load_into(const tiny_model *twin, const hsc_model_options *o, const char *path, hsc_error *err)
+{
+    hsc_model *m;
+    hsc_session *s;
+    assert_int_equal(hsc_model_open(&m, twin->dir, o, NULL), HSC_OK);
+    assert_int_equal(hsc_session_new(&s, m, NULL, NULL), HSC_OK);
+    hsc_status status = hsc_session_load(s, 0, path, err);
+    assert_int_equal(hsc_session_length(s, 0), status == HSC_OK ? 30 : 0);
+    hsc_session_free(s);
+    hsc_model_close(m);
+    return status;
+}
+
+/* A cache belongs to the weights and settings that made it, wherever they lie. */
+static void test_save_mark(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *name;
+        float more;
+        const char *theta;
+        hsc_model_options options;
+        hsc_status status;
+    } cases[] = {{NULL, 0, "10000", {0}, HSC_OK},
+                 {NULL, 0, "10001", {0}, HSC_EFORMAT},
+                 {"model.layers.1.self_attn.k_proj.weight", 1e-3F, "10000", {0}, HSC_EFORMAT},
+                 {"model.layers.0.input_layernorm.weight", 1e-3F, "10000", {0}, HSC_EFORMAT},
+                 {NULL, 0, "10000", {.recast = 1, .dtype = HSC_F32}, HSC_OK}, /* they are of that type */
+                 {NULL, 0, "10000", {.recast = 1, .dtype = HSC_BF16}, HSC_EFORMAT},
+                 {NULL, 0, "10000", {.shuffle = 1}, HSC_EFORMAT}};
+    char path[128], old[128];
+    hsc_error err = {0};
+    snprintf(path, sizeof path, "%s/cache.safetensors", files.dir);
+    snprintf(old, sizeof old, "%s/old.safetensors", files.dir);
+    hsc_session *s = new_session((hsc_session_options){0});
+    free(append(s, 0, ids, 30));
+    assert_int_equal(hsc_session_save(s, 0, path, &err), HSC_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tiny_model twin;
+        make_twin(&twin, cases[i].name, cases[i].more, cases[i].theta);
+        assert_int_equal(load_into(&twin, &cases[i].options, path, &err), cases[i].status);
+        if (cases[i].status != HSC_OK) assert_non_null(strstr(err.message, "another model"));
+        tiny_remove(&twin);
+    }
+    const int32_t header[5] = {2, 2, 2, D_HEAD, 30}; /* as it was before there were marks */
+    const hsc_named_array array = {"headscope.cache", HSC_I32, 1, {5}, header};
+    assert_int_equal(hsc_write_arrays(old, &array, 1, &err), HSC_OK);
+    assert_int_equal(hsc_session_load(s, 0, old, &err), HSC_EUNSUPPORTED);
+    assert_non_null(strstr(err.message, "version 2"));
+    hsc_session_free(s);
+    unlink(path);
+    unlink(old);
+}
+
 /* Narrow types are read back as they were, and of a ring what its window still sees: the tokens after give the same
  * bits as where nothing was saved. */
 static void test_save_kinds(void **unused)
@@ -364,9 +437,10 @@ static void test_save_mixed(void **unused)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fork),       cmocka_unit_test(test_fork_limits), cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_masks),      cmocka_unit_test(test_types),       cmocka_unit_test(test_save),
-        cmocka_unit_test(test_save_kinds), cmocka_unit_test(test_ring_cuts),   cmocka_unit_test(test_save_mixed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fork),      cmocka_unit_test(test_fork_limits),
+                                       cmocka_unit_test(test_ring),      cmocka_unit_test(test_masks),
+                                       cmocka_unit_test(test_types),     cmocka_unit_test(test_save),
+                                       cmocka_unit_test(test_save_mark), cmocka_unit_test(test_save_kinds),
+                                       cmocka_unit_test(test_ring_cuts), cmocka_unit_test(test_save_mixed)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
