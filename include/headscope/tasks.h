@@ -35,9 +35,11 @@ extern "C" {
  *   frequency         subtracted as often as the token was generated
  *   temperature  > 0  divides all logits; 0: the largest logit is taken, and the steps below do nothing
  *   top_k        > 0  the k largest stay, with those that equal the k-th (Fan et al. 2018)
- *   top_p        > 0  the fewest tokens whose probabilities reach top_p stay, at least one (Holtzman et al. 2020); 1:
- * all min_p             tokens with at least min_p of the largest probability stay (Nguyen et al. 2024) typical_p    >
- * 0  tokens nearest to the expected information stay until they reach typical_p (Meister et al. 2023); 1: all
+ *   top_p        > 0  the fewest tokens whose probabilities reach top_p stay, at least one (Holtzman et al. 2020);
+ *                     1: all
+ *   min_p        > 0  tokens with at least min_p of the largest probability stay (Nguyen et al. 2024)
+ *   typical_p    > 0  tokens nearest to the expected information stay until they reach typical_p (Meister et al.
+ *                     2023); 1: all
  */
 typedef struct hsc_sampling {
     float repetition, presence, frequency;
@@ -157,7 +159,7 @@ typedef struct hsc_sample {
     size_t n_fresh;
     int n_new; /* tokens that the last step added: 1, or 0 once it has finished */
     hsc_finish finish;
-    double log_prob; /* sum of the log-probabilities of ids before any filter, in nats */
+    double log_prob; /* sum of the log-probabilities of ids among all logits, before any filter, in nats */
     int seq;         /* the session's sequence in the pass that made the newest token */
 } hsc_sample;
 
@@ -223,8 +225,8 @@ HSC_API void hsc_beams_free(hsc_beam *beams, int n);
 
 typedef struct hsc_score_options {
     int window; /* tokens that a pass sees; 0: what the session and the model's context allow */
-    int stride; /* tokens from one pass to the next, at most window; 0: half of it. Every token is scored once, with at
-                 * least window - stride tokens before it where the text has them. */
+    int stride; /* tokens from one pass to the next, fewer than window; 0: half of it. Every token is scored once, with
+                 * at least window - stride tokens before it where the text has them. */
     /* Called as passes end; non-zero stops with HSC_ECANCELED. May be NULL. */
     int (*tell)(void *user, int n_scored, int n);
     void *user;

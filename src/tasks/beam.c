@@ -39,7 +39,8 @@ typedef struct search {
     bool is_done[MAX_BEAMS], merged_is_done[MAX_BEAMS];
     choice *choices; /* [n_choices], best first */
     int n_choices;
-    int n_prompt, length, limit, n_vocab;
+    int n_prompt, length, limit;
+    int n_vocab, n_known; /* logits, all of which share a probability of 1, and those that have a token */
     bool can_improve, exhausted;
     float *logits; /* [n_vocab] */
 } search;
@@ -95,7 +96,7 @@ static hsc_status weigh(search *s, int b, const float *row, int *n, hsc_error *e
                               s->n_vocab, err));
     rule_out(s, b);
     if (s->o->renormalise) log_softmax(s, s->logits);
-    for (int i = 0; i < s->n_vocab; i++)
+    for (int i = 0; i < s->n_known; i++)
         offer(s, n, &(choice){.score = s->logits[i] + s->run[b].score, .parent = b, .id = i});
     return HSC_OK;
 }
@@ -365,9 +366,9 @@ hsc_status hsc_beam_search(hsc_session *session, const hsc_token *prompt, int n_
     s->session = session;
     s->o = options;
     s->n_prompt = n_prompt;
-    s->n_vocab = config->d_vocab;
+    s->n_vocab = s->n_known = config->d_vocab;
     if (tokenizer && hsc_tokenizer_size(tokenizer) < (size_t)s->n_vocab)
-        s->n_vocab = (int)hsc_tokenizer_size(tokenizer);
+        s->n_known = (int)hsc_tokenizer_size(tokenizer);
     hsc_status status = prepare(s, prompt, limit, err);
     if (status == HSC_OK) status = run(s, err);
     if (status == HSC_OK) status = hand_out(s, out, n_out, err);

@@ -258,7 +258,7 @@ static hsc_status choose(hsc_generator *g, sample *s, const float *row, hsc_toke
     HSC_TRY(hsc_filter_logits(how, s->all, s->n_all, g->n_prompt, g->logits, g->n_vocab, err));
     HSC_TRY(hsc_sample_token(g->logits, g->n_vocab, how->temperature > 0 ? &s->random : NULL, id, err));
     if (g->o.last && g->o.max_tokens && s->n_all - g->n_prompt + 1 == (size_t)g->o.max_tokens) *id = *g->o.last;
-    s->out.log_prob += hsc_log_prob(row, g->n_vocab, *id);
+    s->out.log_prob += hsc_log_prob(row, g->session->desc->config.d_vocab, *id);
     return HSC_OK;
 }
 

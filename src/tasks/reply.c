@@ -47,9 +47,11 @@ static size_t find_stop(const hsc__reply *r, size_t from)
 /* Where the longest end of the text begins that is the beginning of a stop string. */
 static size_t find_begun(const hsc__reply *r)
 {
-    for (size_t at = r->n_shown; at < r->text.n; at++)
+    for (size_t at = r->n_shown; at < r->text.n; at++) {
+        size_t n = r->text.n - at;
         for (size_t i = 0; i < r->n_stops; i++)
-            if (memcmp(r->text.data + at, r->stops[i].text, r->text.n - at) == 0) return at;
+            if (n < r->stops[i].n && memcmp(r->text.data + at, r->stops[i].text, n) == 0) return at;
+    }
     return r->text.n;
 }
 

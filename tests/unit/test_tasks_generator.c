@@ -9,7 +9,10 @@
 
 #include "failing_alloc.h"
 #include "headscope/tasks.h"
+#include "tasks/reply.h"
 #include "tiny_model.h"
+
+#include <sys/mman.h>
 
 static const hsc_token prompt[5] = {1, 20, 3, 40, 5};
 
@@ -22,12 +25,31 @@ typedef struct written {
 
 static tiny_model tiny;
 static hsc_model *model;
+static int n_known = TINY_VOCAB; /* tokens that may be written */
 
 static int open_model(void **unused)
 {
     (void)unused;
     tiny_gpt2(&tiny);
     return hsc_model_open(&model, tiny.dir, NULL, NULL);
+}
+
+/* The model has more rows than its tokenizer has tokens, as Pythia and T5 do. */
+static int open_padded(void **unused)
+{
+    (void)unused;
+    char path[128];
+    tiny_gpt2(&tiny);
+    snprintf(path, sizeof path, "%s/tokenizer.json", tiny.dir);
+    FILE *f = fopen(path, "w");
+    if (!f) return -1;
+    fputs("{\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{", f);
+    for (n_known = 0; n_known < 60; n_known++) fprintf(f, "%s\"t%d\":%d", n_known ? "," : "", n_known, n_known);
+    if (fputs("}}}", f) < 0 || fclose(f)) return -1;
+    int status = hsc_model_open(&model, tiny.dir, NULL, NULL);
+    if (status == HSC_OK && !hsc_model_tokenizer(model, NULL)) return -1;
+    unlink(path);
+    return status;
 }
 
 static int close_model(void **unused)
@@ -113,7 +135,7 @@ static void test_greedy_by_definition(void **unused)
         assert_int_equal(hsc_forward(whole, &(hsc_batch){.ids = ids, .n_tokens = 5 + i}, NULL), HSC_OK);
         assert_int_equal(hsc_session_logits(whole, &view, NULL), HSC_OK);
         int best = 0;
-        for (int t = 1; t < TINY_VOCAB; t++) best = view.data[t] > view.data[best] ? t : best;
+        for (int t = 1; t < n_known; t++) best = view.data[t] > view.data[best] ? t : best;
         assert_int_equal(got.ids[i], best);
         log_prob += hsc_log_prob(view.data, TINY_VOCAB, best);
         ids[5 + i] = best;
@@ -224,7 +246,7 @@ static void test_limits(void **unused)
     assert_refused(&(hsc_generate_options){.sampling = {.top_p = 2}}, 1, "top_p");
 }
 
-/* Two beams of two tokens, against all 97 x 97 continuations of the two best first tokens. */
+/* Two beams of two tokens, against all continuations of the two best first tokens. */
 static void test_beams_by_definition(void **unused)
 {
     (void)unused;
@@ -242,15 +264,15 @@ static void test_beams_by_definition(void **unused)
     assert_int_equal(hsc_forward(whole, &(hsc_batch){.ids = ids, .n_tokens = 5}, NULL), HSC_OK);
     assert_int_equal(hsc_session_logits(whole, &view, NULL), HSC_OK);
     for (int i = 0; i < TINY_VOCAB; i++) first[i] = hsc_log_prob(view.data, TINY_VOCAB, i);
-    for (int i = 0; i < TINY_VOCAB; i++) {
+    for (int i = 0; i < n_known; i++) {
         int above = 0;
-        for (int k = 0; k < TINY_VOCAB; k++) above += first[k] > first[i];
+        for (int k = 0; k < n_known; k++) above += first[k] > first[i];
         if (above >= 2) continue;
         ids[5] = i;
         hsc_session_reset(whole);
         assert_int_equal(hsc_forward(whole, &(hsc_batch){.ids = ids, .n_tokens = 6}, NULL), HSC_OK);
         assert_int_equal(hsc_session_logits(whole, &view, NULL), HSC_OK);
-        for (int k = 0; k < TINY_VOCAB; k++) {
+        for (int k = 0; k < n_known; k++) {
             double score = first[i] + hsc_log_prob(view.data, TINY_VOCAB, k);
             if (score <= best) continue;
             best = score;
@@ -351,6 +373,25 @@ static void test_out_of_memory(void **unused)
     assert_true(n > 20);
 }
 
+/* A token longer than a stop string is not compared past the string's end, where no memory is. */
+static void test_short_stop(void **unused)
+{
+    (void)unused;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(pages != MAP_FAILED);
+    assert_int_equal(mprotect(pages + page, page, PROT_NONE), 0);
+    hsc__stop stop = {memcpy(pages + page - 2, "tz", 2), 2};
+    hsc__reply reply = {.tokenizer = hsc_model_tokenizer(model, NULL), .stops = &stop, .n_stops = 1};
+    bool stopped = true;
+    assert_int_equal(hsc__reply_add(&reply, 12, &stopped, NULL), HSC_OK);
+    assert_false(stopped);
+    assert_int_equal(reply.n_shown, 3);
+    assert_memory_equal(reply.text.data, "t12", 3);
+    hsc__reply_free(&reply);
+    munmap(pages, 2 * page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_samples_are_single_runs),
@@ -362,5 +403,8 @@ int main(void)
                                        cmocka_unit_test(test_beams_by_definition),
                                        cmocka_unit_test(test_work),
                                        cmocka_unit_test(test_out_of_memory)};
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    const struct CMUnitTest padded[] = {cmocka_unit_test(test_greedy_by_definition),
+                                        cmocka_unit_test(test_beams_by_definition), cmocka_unit_test(test_short_stop)};
+    int n_failed = cmocka_run_group_tests(tests, open_model, close_model);
+    return n_failed + cmocka_run_group_tests(padded, open_padded, close_model);
 }
