@@ -202,6 +202,12 @@ static bool printable(int32_t c)
     }
 }
 
+/* Bytes that are no whole character: <E2><82>. */
+static void add_bytes(hsc__string *out, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) hsc__string_printf(out, "<%02X>", (unsigned char)bytes[i]);
+}
+
 void hsc__text_repr(hsc__string *out, const char *bytes, size_t n)
 {
     bool single = n && memchr(bytes, '\'', n), twice = n && memchr(bytes, '"', n);
@@ -209,9 +215,9 @@ void hsc__text_repr(hsc__string *out, const char *bytes, size_t n)
     hsc__string_add(out, &quote, 1);
     for (size_t i = 0; i < n;) {
         int32_t c;
-        i += (size_t)hsc__utf8_read(bytes + i, n - i, &c);
-        if (c < 0) c = 0xFFFD;
-        if (c == quote || c == '\\') hsc__string_printf(out, "\\%c", (char)c);
+        size_t length = (size_t)hsc__utf8_read(bytes + i, n - i, &c);
+        if (c < 0) add_bytes(out, bytes + i, length);
+        else if (c == quote || c == '\\') hsc__string_printf(out, "\\%c", (char)c);
         else if (c == '\n') hsc__string_text(out, "\\n");
         else if (c == '\r') hsc__string_text(out, "\\r");
         else if (c == '\t') hsc__string_text(out, "\\t");
@@ -219,6 +225,7 @@ void hsc__text_repr(hsc__string *out, const char *bytes, size_t n)
         else if (c < 0x100) hsc__string_printf(out, "\\x%02x", (unsigned)c);
         else if (c < 0x10000) hsc__string_printf(out, "\\u%04x", (unsigned)c);
         else hsc__string_printf(out, "\\U%08x", (unsigned)c);
+        i += length;
     }
     hsc__string_add(out, &quote, 1);
 }
@@ -242,7 +249,7 @@ void hsc__text_label(hsc__string *out, const char *bytes, size_t n)
         size_t length = (size_t)hsc__utf8_read(bytes + i, n - i, &c);
         bool first = i == 0, last = i + length == n;
         if (c < 0) {
-            for (size_t j = 0; j < length; j++) hsc__string_printf(out, "<%02X>", (unsigned char)bytes[i + j]);
+            add_bytes(out, bytes + i, length);
         } else if (c == ' ') {
             bool alone = !first && !last && bytes[i - 1] != ' ' && bytes[i + 1] != ' ';
             add_code_point(out, alone ? ' ' : 0x2423);

@@ -49,8 +49,8 @@ size_t hsc__text_fit(const char *text, size_t n, int max_cells, int *cells);
 /* The text if it takes at most max_cells cells (>= 1), else its beginning and U+2026 in max_cells cells or one less. */
 void hsc__text_cut(hsc__string *out, const char *text, size_t n, int max_cells);
 
-/* Python's repr() of the decoded text: quotes chosen as Python does, \n \t \\ escaped, unprintable ones as \x.. \u....
- * \U........ */
+/* Python's repr() of the text: quotes chosen as Python does, \n \t \\ escaped, unprintable ones as \x.. \u....
+ * \U........; bytes that are not whole UTF-8, a token that holds part of a character, as <E2><82>. */
 void hsc__text_repr(hsc__string *out, const char *bytes, size_t n);
 
 /* One line for a label in a table or a picture: a blank at either end or beside another blank shows as U+2423 (open

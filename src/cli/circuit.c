@@ -432,18 +432,21 @@ static int print_head_json(const job *j)
 static hsc_status show_scores(const job *j, const char *path, hsc__string *out, hsc_error *err)
 {
     const hsc_config *c = j->opened.config;
-    hsc__head_map names = {"copying score", "share of names copied", c->n_layers, c->n_heads, j->copy};
-    hsc__effect_map eigen = {.title = "eigenvalue copying score",
-                             .x_title = "head",
-                             .y_title = "layer",
-                             .value_title = "sum of eigenvalues / of their sizes",
-                             .n_rows = c->n_layers,
-                             .n_cols = c->n_heads,
-                             .values = j->copy,
-                             .row_letter = 'L',
-                             .col_letter = 'H'};
-    if (j->v->eigen) return hsc__effect_map_show(&eigen, path, out, err);
-    return path ? hsc__head_map_plot(path, &names, err) : hsc__head_map_show(out, &names, err);
+    hsc__string title = {0};
+    hsc__string_printf(&title, "%s: %s copying score", j->opened.name, j->v->eigen ? "eigenvalue" : "names,");
+    hsc__effect_map map = {.title = title.data,
+                           .x_title = "head",
+                           .y_title = "layer",
+                           .value_title = j->v->eigen ? "sum of eigenvalues / of their sizes" : "share of names copied",
+                           .n_rows = c->n_layers,
+                           .n_cols = c->n_heads,
+                           .values = j->copy,
+                           .row_letter = 'L',
+                           .col_letter = 'H'};
+    hsc_status status =
+        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
+    hsc__string_free(&title);
+    return status;
 }
 
 /* The heads with the largest score times sign, those with none left out. */

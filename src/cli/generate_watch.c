@@ -103,7 +103,7 @@ static void print_row(const hsc__generate *g, const hsc_sample *s, int index, co
     for (int i = 0; i < r->n; i++) {
         hsc__label key = key_text(g, s, r->keys[i].key, digits);
         hsc__string_text(&line, "  ");
-        hsc__repr_padded(&line, &key, i + 1 < r->n ? REPR_WIDTH : 0);
+        hsc__repr_padded(&line, &key, REPR_WIDTH);
         hsc__string_printf(&line, " %.3f", (double)r->keys[i].weight);
     }
     if (!g->o->include_first && r->n && r->keys[0].key) hsc__string_printf(&line, "   (first %.3f)", (double)r->first);

@@ -190,7 +190,8 @@ hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hs
                                 .n_row_labels = rows,
                                 .col_labels = map->col_labels ? map->col_labels : names + rows,
                                 .n_col_labels = cols,
-                                .scale = below ? HSC__SCALE_SIGNED : HSC__SCALE_MAX};
+                                .scale = below ? HSC__SCALE_SIGNED : HSC__SCALE_MAX,
+                                .causal = map->causal};
         status = show(&heatmap, path, out, err);
     }
     hsc__free(values);

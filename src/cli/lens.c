@@ -202,7 +202,7 @@ static double map_value(const job *j, size_t at)
     const hsc_lens *l = &j->lens;
     switch (j->v->by) {
     case BY_KL: return l->kl[at];
-    case BY_LOSS: return isnan(l->losses[at]) ? 0 : l->losses[at];
+    case BY_LOSS: return l->losses[at]; /* NaN at the last position */
     case BY_WORD: return probability(l, at, l->word_logits[at * (size_t)l->n_words]);
     default: return probability(l, at, l->answer_logits[at]);
     }

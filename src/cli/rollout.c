@@ -102,7 +102,8 @@ static hsc_status show_map(const job *j, const char *path, hsc__string *out, hsc
                            .n_cols = (int)n,
                            .values = cells,
                            .row_labels = j->r.tokens.texts,
-                           .col_labels = j->r.tokens.texts};
+                           .col_labels = j->r.tokens.texts,
+                           .causal = j->r.opened.config->causal != 0};
     hsc_status status =
         title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
     hsc__string_free(&title);

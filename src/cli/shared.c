@@ -371,8 +371,9 @@ void hsc__csv_field(hsc__string *out, const char *bytes, size_t n)
 
 void hsc__repr_padded(hsc__string *out, const hsc__label *text, size_t width)
 {
-    size_t start = out->n, n = 0;
+    size_t start = out->n;
     hsc__text_repr(out, text->bytes, text->n);
-    for (size_t i = start; i < out->n; i++) n += ((unsigned char)out->data[i] & 0xC0) != 0x80;
-    for (; n < width; n++) hsc__string_text(out, " ");
+    if (out->failed) return;
+    for (size_t n = (size_t)hsc__text_cells(out->data + start, out->n - start); n < width; n++)
+        hsc__string_text(out, " ");
 }

@@ -88,6 +88,7 @@ static void draw_line(cairo_t *cr, const hsc__item *item)
     cairo_set_line_join(cr, CAIRO_LINE_JOIN_ROUND);
     cairo_new_path(cr); /* a text before this one leaves a point behind */
     for (size_t i = 0; i < item->n_points; i++) cairo_line_to(cr, item->points[2 * i], item->points[2 * i + 1]);
+    cairo_set_dash(cr, &(double){HSC__DASH}, item->dashed, 0);
     cairo_stroke(cr);
     for (size_t i = 0; i < item->n_points && item->marked; i++) {
         cairo_arc(cr, item->points[2 * i], item->points[2 * i + 1], HSC__MARK_RADIUS, 0, 2 * M_PI);

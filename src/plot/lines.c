@@ -162,17 +162,41 @@ static void add_frame(hsc__picture *picture, const field *f)
     hsc__picture_rect(picture, f->x, f->y + HEIGHT - 0.5, WIDTH, 1, HSC__GREY);
 }
 
-static void add_curve(hsc__picture *picture, const field *f, const hsc__curve *curve, uint32_t colour)
+/* Points of a curve that have a place in the field, as [n][2]; NULL when memory is out. */
+static double *find_points(hsc__picture *picture, const field *f, const hsc__curve *curve, size_t *n)
 {
     double *points = hsc__picture_alloc(picture, 2 * (curve->n + 1), sizeof *points);
-    size_t n = 0;
+    *n = 0;
     for (size_t i = 0; i < curve->n && points; i++) {
         if (!shown(&f->across, curve->x[i]) || !shown(&f->up, curve->y[i])) continue;
-        points[2 * n] = to_x(f, curve->x[i]);
-        points[2 * n + 1] = to_y(f, curve->y[i]);
-        n++;
+        points[2 * *n] = to_x(f, curve->x[i]);
+        points[2 * *n + 1] = to_y(f, curve->y[i]);
+        ++*n;
     }
-    if (points && n) hsc__picture_line(picture, points, n, colour, !curve->plain);
+    return points;
+}
+
+/* Whether all points of curve c lie on those of an earlier one, which it would hide. */
+static bool hides_another(hsc__picture *picture, const field *f, const hsc__panel *panel, size_t c)
+{
+    size_t n, n_other;
+    const double *points = find_points(picture, f, &panel->curves[c], &n);
+    for (size_t other = 0; other < c && points && n; other++) {
+        const double *below = find_points(picture, f, &panel->curves[other], &n_other);
+        bool same = below && n == n_other;
+        for (size_t i = 0; same && i < 2 * n; i++) same = fabs(points[i] - below[i]) < HSC__LINE_WIDTH;
+        if (same) return true;
+    }
+    return false;
+}
+
+/* A curve that lies on another is dashed, so that both are seen. */
+static void add_curve(hsc__picture *picture, const field *f, const hsc__panel *panel, size_t c)
+{
+    size_t n;
+    const double *points = find_points(picture, f, &panel->curves[c], &n);
+    if (points && n)
+        hsc__picture_line(picture, points, n, colours[c], !panel->curves[c].plain, hides_another(picture, f, panel, c));
 }
 
 static const char *label(hsc__picture *picture, const char *text, int cells)
@@ -181,8 +205,9 @@ static const char *label(hsc__picture *picture, const char *text, int cells)
 }
 
 /* Title and the names of the curves above the field; returns where the field may begin. */
-static double add_legend(hsc__picture *picture, const hsc__panel *panel, double x, double y)
+static double add_legend(hsc__picture *picture, const field *f, const hsc__panel *panel, double y)
 {
+    double x = f->x;
     if (panel->title) {
         hsc__picture_text(picture, x, y + 11, label(picture, panel->title, LABEL_CELLS), panel_style);
         y += 20;
@@ -191,8 +216,8 @@ static double add_legend(hsc__picture *picture, const hsc__panel *panel, double 
         const hsc__curve *curve = &panel->curves[c];
         if (!curve->name) continue;
         double ends[4] = {x, y + 8, x + SAMPLE, y + 8}, middle[2] = {x + SAMPLE / 2.0, y + 8};
-        hsc__picture_line(picture, ends, 2, colours[c], false);
-        if (!curve->plain) hsc__picture_line(picture, middle, 1, colours[c], true);
+        hsc__picture_line(picture, ends, 2, colours[c], false, hides_another(picture, f, panel, c));
+        if (!curve->plain) hsc__picture_line(picture, middle, 1, colours[c], true, false);
         hsc__picture_text(picture, x + SAMPLE + 8, y + 12, label(picture, curve->name, LABEL_CELLS), name_style);
         y += LEGEND_ROW;
     }
@@ -214,9 +239,9 @@ static double add_panel(hsc__picture *picture, const hsc__panel *panel, double x
     make_axis(&f.across, panel, true);
     make_axis(&f.up, panel, false);
     f.x = ceil(x + (panel->y_title ? 20 : 0) + widest_tick(picture, &f.up) + TICK + 3);
-    add_legend(picture, panel, f.x, top);
+    add_legend(picture, &f, panel, top);
     add_frame(picture, &f);
-    for (size_t c = 0; c < panel->n_curves; c++) add_curve(picture, &f, &panel->curves[c], colours[c]);
+    for (size_t c = 0; c < panel->n_curves; c++) add_curve(picture, &f, panel, c);
     if (panel->x_title)
         hsc__picture_text(picture, f.x + WIDTH / 2.0, f.y + HEIGHT + TICK + 30,
                           label(picture, panel->x_title, LABEL_CELLS), style);

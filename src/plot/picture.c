@@ -115,7 +115,7 @@ void hsc__picture_text(hsc__picture *picture, double x, double y, const char *te
     item->style = style;
 }
 
-void hsc__picture_line(hsc__picture *picture, const double *points, size_t n, uint32_t colour, bool marked)
+void hsc__picture_line(hsc__picture *picture, const double *points, size_t n, uint32_t colour, bool marked, bool dashed)
 {
     double *copy = hsc__picture_alloc(picture, 2 * n, sizeof *copy);
     hsc__item *item = add(picture, HSC__ITEM_LINE, 0, 0, 0, 0);
@@ -125,6 +125,7 @@ void hsc__picture_line(hsc__picture *picture, const double *points, size_t n, ui
     item->n_points = n;
     item->colour = colour;
     item->marked = marked;
+    item->dashed = dashed;
 }
 
 /* Darkest shades of a block of rows into line[n], where n cells of `reduce` columns cover the map. */

@@ -40,6 +40,7 @@ typedef struct hsc__item {
     const double *points; /* of a line: [n_points][2], x and y in the picture */
     size_t n_points;
     bool marked; /* a dot on every point */
+    bool dashed;
 } hsc__item;
 
 typedef struct hsc__picture {
@@ -60,7 +61,8 @@ void hsc__picture_rect(hsc__picture *picture, double x, double y, double width, 
 void hsc__picture_ramp(hsc__picture *picture, hsc__scale scale, double x, double y, double width, double height);
 void hsc__picture_text(hsc__picture *picture, double x, double y, const char *text, hsc__text_style style);
 /* A line through points [n][2], which are copied and lie inside the box that the picture has already. */
-void hsc__picture_line(hsc__picture *picture, const double *points, size_t n, uint32_t colour, bool marked);
+void hsc__picture_line(hsc__picture *picture, const double *points, size_t n, uint32_t colour, bool marked,
+                       bool dashed);
 /* The map's cells, each the darkest of reduce x reduce weights. NULL when memory is out. */
 hsc__cells *hsc__picture_cells(hsc__picture *picture, double x, double y, const hsc__heatmap *map,
                                const hsc__scaling *scaling, double pitch, double gap, int reduce);
@@ -110,7 +112,7 @@ void hsc__axis_cols(hsc__picture *picture, double x, double y, const char *const
 #define HSC__FONTS "DejaVu Sans, Verdana, Noto Sans"
 #define HSC__FONT_SLACK 1.05
 
-enum { HSC__MARGIN = 24, HSC__LINE_WIDTH = 2, HSC__MARK_RADIUS = 3 };
+enum { HSC__MARGIN = 24, HSC__LINE_WIDTH = 2, HSC__MARK_RADIUS = 3, HSC__DASH = 7 };
 enum { HSC__INK = 0x1f2328, HSC__GREY = 0x57606a, HSC__WHITE = 0xffffff };
 
 /* Back ends: each appends the whole file. */

@@ -146,6 +146,7 @@ static void add_line(hsc__string *out, const hsc__item *item)
 {
     hsc__string_printf(out, "<polyline fill=\"none\" stroke=\"#%06x\" stroke-width=\"%d\" stroke-linejoin=\"round\"",
                        (unsigned)item->colour, HSC__LINE_WIDTH);
+    if (item->dashed) hsc__string_printf(out, " stroke-dasharray=\"%d\"", HSC__DASH);
     hsc__string_text(out, " points=\"");
     for (size_t i = 0; i < 2 * item->n_points; i++) {
         if (i) hsc__string_text(out, i % 2 ? "," : " ");

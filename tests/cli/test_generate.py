@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
+import unicodedata
 import unittest
 
 from program import DATA, PROGRAM, ProgramTest, environment, main, on_terminal
@@ -119,6 +121,19 @@ class Generate(ProgramTest):
                 self.assertEqual([key["pos"] for key in head["keys"]], best)
                 for key in head["keys"]:
                     self.assertEqual(key["weight"], float(f"{row[key['pos']]:.9g}"))
+
+    def test_watch_columns(self):
+        """Weights stand in columns of terminal cells, whatever the script; a part of a character shows as its bytes."""
+        done = self.run_program("generate", "-m", STORIES, "東 é 👩 Lily e\u0301", "-n", "4", "--watch", "L2H3", "--top", "20")
+        lines = [line for line in done.stderr.decode().splitlines() if "L2H3" in line]
+        self.assertEqual(len(lines), 4)
+        self.assertIn("<E6>", lines[0])
+        self.assertNotIn("\ufffd", "".join(lines))
+        keys = lines[0].split("L2H3", 1)[1].split("(first")[0]
+        places = [match.start() for match in re.finditer(r"0\.\d{3}", "".join(
+            "" if unicodedata.combining(c) else c + " " * (unicodedata.east_asian_width(c) in "WF") for c in keys))]
+        self.assertGreater(len(places), 3)
+        self.assertEqual(len({b - a for a, b in zip(places, places[1:])}), 1, keys)
 
     def test_watch_lines(self):
         done = self.run_program("generate", "-m", STORIES, "Once upon a time", "-n", "3", "--watch", "L2H3,L0H1")

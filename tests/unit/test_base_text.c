@@ -175,7 +175,8 @@ static void test_repr_quotes(void **state)
     assert_text(hsc__text_repr, "\"", 1, "'\"'");
     assert_text(hsc__text_repr, "'\"", 2, "'\\'\"'");
     assert_text(hsc__text_repr, "a\\\n\t\r\0b", 7, "'a\\\\\\n\\t\\r\\x00b'");
-    assert_text(hsc__text_repr, "\xE2\x82", 2, "'\uFFFD'");
+    assert_text(hsc__text_repr, "\xE2\x82", 2, "'<E2><82>'");
+    assert_text(hsc__text_repr, "a\x82\u20AC\xE2", 6, "'a<82>\u20AC<E2>'");
     assert_text(hsc__text_repr, "\u00A0\u202E\U000E0001", 9, "'\\xa0\\u202e\\U000e0001'");
 }
 

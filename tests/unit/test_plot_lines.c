@@ -93,6 +93,27 @@ static void test_logarithmic(void **state)
 }
 
 /* Panels stand beside each other at one height; a single point and a flat line have an axis too. */
+static int count(const char *what)
+{
+    int n = 0;
+    for (const char *at = svg; (at = strstr(at, what)); at++) n++;
+    return n;
+}
+
+/* A curve that lies on another would hide it. */
+static void test_equal_curves(void **state)
+{
+    (void)state;
+    const double x[] = {1, 2, 3}, y[] = {1, 4, 9}, other[] = {1, 4, 8};
+    hsc__curve curves[] = {{"one", 3, x, y, false}, {"two", 3, x, other, false}, {"three", 3, x, y, false}};
+    draw(&(hsc__panel){.curves = curves, .n_curves = 2}, 1);
+    assert_int_equal(count("stroke-dasharray"), 0);
+    draw(&(hsc__panel){.curves = curves, .n_curves = 3}, 1);
+    assert_int_equal(count("stroke-dasharray"), 2); /* the third one's sample and the curve */
+    assert_non_null(strstr(strstr(svg, "stroke-dasharray") + 1, "stroke-dasharray"));
+    assert_non_null(strstr(svg, "stroke=\"#009e73\" stroke-width=\"2\" stroke-linejoin=\"round\" stroke-dasharray"));
+}
+
 static void test_panels(void **state)
 {
     (void)state;
@@ -209,9 +230,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),        cmocka_unit_test(test_logarithmic),
-        cmocka_unit_test(test_panels),        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_png),           cmocka_unit_test(test_lines_begin_where_they_begin),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_logarithmic),
+        cmocka_unit_test(test_panels),
+        cmocka_unit_test(test_equal_curves),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_png),
+        cmocka_unit_test(test_lines_begin_where_they_begin),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, scratch_make, tear_down);
