@@ -65,7 +65,7 @@ class Csv(ProgramTest):
             words = (command, "-m", STORIES, "--pairs", self.prompts())
             rows, said = self.both(*words)
             self.assertEqual([line["line"] for line in said["skipped"]], [3])
-            self.assertIn("1 lines left out: line 3", self.good(*words))
+            self.assertIn("1 line left out: line 3", self.good(*words))
             if command == "lens":
                 self.same([row["lead"] for row in rows], [stage["lead"] for stage in said["stages"]])
                 self.same([row["ci_low"] for row in rows], [stage["ci"][0] for stage in said["stages"]])
