@@ -99,11 +99,12 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_bootstrap(const hsc_table *table, const hs
 HSC_API double hsc_sign_test(int n_right, int n_wrong);
 
 /* The fewest clusters with which one of n_tests sign-flip tests can pass Bonferroni's alpha: the least possible p is
- * 2^(1-n), so ceil(1 + log2(n_tests / alpha)). */
+ * 2^(1-n), so ceil(1 + log2(n_tests / alpha)), INT_MAX at most. */
 HSC_API int hsc_min_clusters(int n_tests, double alpha);
 
 /* The smallest |d_z| that a two-sided one-sample t test at level alpha / n_tests finds with probability `power` among
- * n_clusters clusters, by the noncentral t distribution. NaN when n_clusters is below hsc_min_clusters or below 2. */
+ * n_clusters clusters, by the noncentral t distribution. NaN when n_clusters is below hsc_min_clusters or below 2, and
+ * when power is not between 0 and 1. */
 HSC_API double hsc_min_dz(int n_clusters, int n_tests, double alpha, double power);
 
 /* ------------------------------------------------------------------------------------------------------ pairs ---- */

@@ -31,13 +31,13 @@ static hsc_status add_sweep(hsc__ablate *j, hsc_error *err)
     const hsc_config *c = j->opened.config;
     int sweep = j->options->sweep, n = sweep == HSC__SWEEP_HEADS     ? c->n_heads
                                        : sweep == HSC__SWEEP_NEURONS ? c->d_mlp
-                                                                     : 1;
+                                                                     : 0; /* the layer's output as a whole */
     HSC_TRY(hsc__layers_check(&j->options->layers, c->n_layers, err));
     for (int layer = 0; layer < c->n_layers; layer++) {
         if (!hsc__layers_have(&j->options->layers, layer)) continue;
-        for (int index = 0; index < n; index++) {
+        for (int index = n ? 0 : -1; index < n; index++) {
             size_t first = j->n_units;
-            HSC_TRY(add_unit(j, (hsc__unit){sites[sweep], layer, n > 1 ? index : -1}, err));
+            HSC_TRY(add_unit(j, (hsc__unit){sites[sweep], layer, index}, err));
             if (sweep == HSC__SWEEP_LAYERS) HSC_TRY(add_unit(j, (hsc__unit){HSC_MLP_OUT, layer, -1}, err));
             HSC_TRY(add_target(j, HSC__TARGET_EACH, first, err));
         }

@@ -2,7 +2,6 @@
 #include "cli/intervene.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ----------------------------------------------------------------------------------------------------- metric ---- */
@@ -35,6 +34,18 @@ static bool one_token(const hsc_tokenizer *tokenizer, const char *text, size_t n
     return true;
 }
 
+/* The digits behind '#', of an id below n_vocab. */
+static bool read_id(const char *digits, size_t n, int n_vocab, hsc_token *out)
+{
+    int64_t id = 0;
+    for (size_t i = 0; i < n && id < n_vocab; i++) {
+        if (digits[i] < '0' || digits[i] > '9') return false;
+        id = 10 * id + (digits[i] - '0');
+    }
+    *out = (hsc_token)id;
+    return n > 0 && id < n_vocab;
+}
+
 hsc_status hsc__cli_word(const hsc__opened *opened, const char *option, const char *word, size_t n, hsc_token *out,
                          hsc_error *err)
 {
@@ -44,9 +55,9 @@ hsc_status hsc__cli_word(const hsc__opened *opened, const char *option, const ch
     trim(&word, &n);
     HSC_FAIL_IF(!n, HSC_EINVAL, "%s: a word is missing", option);
     if (*word == '#') {
-        *out = (hsc_token)strtol(word + 1, NULL, 10);
-        HSC_FAIL_IF(*out < 0 || *out >= opened->config->d_vocab, HSC_EINVAL,
-                    "%s: token %d is outside the vocabulary of %d", option, (int)*out, opened->config->d_vocab);
+        HSC_FAIL_IF(!read_id(word + 1, n - 1, opened->config->d_vocab, out), HSC_EINVAL,
+                    "%s: '%.*s' is no token of this model, which has #0 to #%d", option, (int)n, word,
+                    opened->config->d_vocab - 1);
         return HSC_OK;
     }
     HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err));

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "inspect/statistics.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -95,7 +96,8 @@ double hsc_sign_test(int n_right, int n_wrong)
 
 int hsc_min_clusters(int n_tests, double alpha)
 {
-    return (int)ceil(1 + log2(n_tests / alpha));
+    double n = fmax(1, ceil(1 + log2(n_tests / alpha)));
+    return n < INT_MAX ? (int)n : INT_MAX;
 }
 
 /* P(T > t) of the noncentral t distribution: T = (Z + delta) / s with s^2 chi-squared over its degrees of freedom, so
@@ -116,7 +118,7 @@ static double t_tail(double t, double nu, double delta)
 
 double hsc_min_dz(int n_clusters, int n_tests, double alpha, double power)
 {
-    if (n_clusters < 2 || n_clusters < hsc_min_clusters(n_tests, alpha)) return NAN;
+    if (n_clusters < 2 || n_clusters < hsc_min_clusters(n_tests, alpha) || !(power > 0 && power < 1)) return NAN;
     double nu = n_clusters - 1, level = alpha / n_tests / 2, low = 0, high = 1;
     while (t_tail(high, nu, 0) > level) high *= 2;
     for (int i = 0; i < 60; i++) {

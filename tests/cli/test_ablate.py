@@ -1,6 +1,7 @@
 """headscope ablate: what a sweep, a set and a pair file print, that threads change nothing, and what is refused."""
 
 import json
+import shutil
 import unittest
 
 from program import DATA, MARKED, SKIPPED, ProgramTest, main
@@ -155,6 +156,17 @@ class Ablate(ProgramTest):
             self.good("ablate", "-m", STORIES, TEXT, *METRIC, "--plot", self.folder / name)
             self.assertGreater((self.folder / name).stat().st_size, 1000)
 
+    def test_one_head_a_layer(self):
+        """Its name is H0, in the table and in the JSON."""
+        model = self.folder / "model"
+        shutil.copytree(DATA / "models" / "gpt-nano-sort", model)
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps(config | {"n_head": 1}))
+        words = ("ablate", "-m", model, "--ids", "0,1,2,0", "--metric", "logit: #1 - #2")
+        swept = [t["ablated"] for t in self.json(*words)["targets"] if t["kind"] == "each"]
+        self.assertEqual(swept, [[{"site": "z", "layer": i, "head": 0}] for i in range(3)])
+        self.assertIn("layer 1, head 0 (L0H0)", self.good(*words))
+
     def test_refused(self):
         words = ("ablate", "-m", STORIES, TEXT)
         self.bad(2, *words, says=["--metric is missing"])
@@ -166,6 +178,8 @@ class Ablate(ProgramTest):
         self.bad(1, *words, *METRIC, "--heads", "L9H0", says=["no layer 10 (L9)", "5 layers"])
         self.bad(1, *words, *METRIC, "--heads", "L1H8", says=["no head 8"])
         self.bad(1, *words, "--metric", "logit: indescribable", says=["'indescribable' is"])
+        for word in ("#", "#abc", "#12x", "#-1", "#99999999999"):
+            self.bad(1, *words, "--metric", f"logit: {word} - #1", says=["--metric", f"'{word}'"])
         self.bad(1, *words, *METRIC, "--how", "resample", "--donor", "x", says=["has 3 tokens"])
         self.bad(1, "ablate", "-m", STORIES, "--pairs", self.folder / "none", says=["cannot open"])
 

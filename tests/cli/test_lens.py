@@ -69,7 +69,7 @@ class Lens(ProgramTest):
         self.bad(2, "lens", "-m", STORIES, TEXT, "--pairs", "x", says=["--pairs"])
         self.bad(1, "lens", "-m", STORIES, TEXT, "--pos", "99", says=["--pos 99"])
         self.bad(1, "lens", "-m", STORIES, TEXT, "--token", "zebra", says=["zebra"])
-        self.bad(1, "lens", "-m", STORIES, TEXT, "--word", "#512", says=["--word: token 512"])
+        self.bad(1, "lens", "-m", STORIES, TEXT, "--word", "#512", says=["--word: '#512'", "#511"])
 
 
 if __name__ == "__main__":

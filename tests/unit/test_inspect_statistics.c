@@ -6,6 +6,7 @@
 #include "headscope/inspect.h"
 #include "headscope/random.h"
 
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -238,7 +239,10 @@ static void test_power(void **unused)
     assert_int_equal(hsc_min_clusters(270, 0.05), 14);
     assert_int_equal(hsc_min_clusters(16, 0.0625), 9); /* exactly 2^-8 */
     assert_true(isnan(hsc_min_dz(13, 270, 0.05, 0.8)));
+    assert_int_equal(hsc_min_clusters(270, 0), INT_MAX);
     assert_true(isnan(hsc_min_dz(1, 1, 1, 0.8)));
+    assert_true(isnan(hsc_min_dz(40, 1, 0.05, 1)));
+    assert_true(isnan(hsc_min_dz(40, 1, 0.05, 0)));
     assert_false(isnan(hsc_min_dz(14, 270, 0.05, 0.8)));
     assert_near(hsc_min_dz(20, 1, 0.05, 0.8), 0.6604, 2e-3);
     assert_true(hsc_min_dz(40, 270, 0.05, 0.8) > hsc_min_dz(80, 270, 0.05, 0.8));
