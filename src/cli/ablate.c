@@ -66,6 +66,7 @@ static const hsc__option options[] = {
            "Read <|endoftext|> and its like in the text as that token."),
     HSC__OPTION_THREADS(hsc__ablate_options, threads),
     HSC__OPTION_JSON(hsc__ablate_options, json),
+    OPTION("csv", 0, HSC__OPT_FLAG, NULL, csv, 0, 0, "Print CSV with a line of names; counts from 0 as JSON does."),
 };
 
 static const hsc__command command = {
@@ -125,6 +126,7 @@ static int check(hsc__ablate *j, const hsc__args *args)
     const hsc__ablate_options *v = j->options;
     int n_inputs = args->n + (v->file != NULL) + (v->pairs != NULL) + (v->ids.ids != NULL);
     bool set = v->heads.n || v->attn.n || v->mlp.n || v->neurons.n;
+    if (v->json && v->csv) return hsc__cli_misuse(&command, "--json and --csv: one of the two");
     if (n_inputs != 1) return hsc__cli_misuse(&command, "give one of TEXT, --file, --pairs and --ids");
     int status = check_metric(j);
     if (status != HSC__CLI_GO_ON) return status;
@@ -175,6 +177,7 @@ static void free_job(hsc__ablate *j)
     hsc__free(j->values);
     hsc__free(j->losses[0]);
     hsc__free(j->losses[1]);
+    hsc__free(j->losses[2]);
     hsc__free(j->first_loss);
     hsc__free(j->donors);
     hsc__free(j->n_donors);
@@ -194,7 +197,7 @@ int hsc__cli_ablate(int argc, char **argv)
         hsc_status status = read_items(&j, &args, &err);
         if (status == HSC_OK) status = hsc__ablate_run(&j, &err);
         if (status != HSC_OK) result = hsc__cli_fail(&err);
-        else result = v.json ? hsc__ablate_print_json(&j) : hsc__ablate_print(&j);
+        else result = v.json ? hsc__ablate_print_json(&j) : v.csv ? hsc__ablate_print_csv(&j) : hsc__ablate_print(&j);
     }
     free_job(&j);
     hsc__free(v.ids.ids);

@@ -16,7 +16,7 @@ typedef struct hsc__ablate_options {
     int how, sweep; /* HSC__ABLATE_*, HSC__SWEEP_* */
     int n_donors;   /* of resample over a pair file; 0: the twin */
     int limit, top, threads, compute, seed;
-    bool by_position, per_token, no_special, parse_special, no_controls, json;
+    bool by_position, per_token, no_special, parse_special, no_controls, json, csv;
 } hsc__ablate_options;
 
 enum { HSC__ABLATE_ZERO, HSC__ABLATE_MEAN, HSC__ABLATE_RESAMPLE };
@@ -63,8 +63,10 @@ typedef struct hsc__ablate {
     double *values;            /* [n_items][n_targets + 1]; the last is the run as it is */
     size_t *donors;            /* [n_items][..]: items of a pair file that resample takes from; NULL */
     int *n_donors;             /* [n_items] */
-    double *losses[2];         /* --per-token: of all texts end to end, as it is and with the set ablated; NULL */
-    size_t *first_loss;        /* [n_items]: where a text's losses begin */
+    double *losses[3]; /* --per-token: of all texts end to end, as it is, with the set ablated, and the mean over
+                          controls; NULL */
+    int n_controls;
+    size_t *first_loss; /* [n_items]: where a text's losses begin */
     size_t n_losses;
     int n_clusters, n_right; /* n_right: of the run as it is */
     double clean;
@@ -90,5 +92,6 @@ hsc_status hsc__ablate_add_losses(const hsc__ablate *job, hsc__string *out, hsc_
 hsc_status hsc__ablate_json_losses(const hsc__ablate *job, json_t *root, hsc_error *err);
 int hsc__ablate_print(const hsc__ablate *job);
 int hsc__ablate_print_json(const hsc__ablate *job);
+int hsc__ablate_print_csv(const hsc__ablate *job);
 
 #endif

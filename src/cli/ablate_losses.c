@@ -11,8 +11,8 @@ enum { MOST_RANGES = 32 };
 typedef struct range {
     int first, last;
     int n_tokens, n_texts;
-    double clean, ablated; /* means over texts of the mean over the range's tokens */
-    hsc_interval ci;       /* of the difference; NaN with one text */
+    double clean, ablated, control; /* means over texts of the mean over the range's tokens */
+    hsc_interval ci;                /* of ablated less clean; NaN with one text */
 } range;
 
 /* The positions of text i that are measured, [first, last]; last < first: none. */
@@ -24,17 +24,14 @@ static void measured(const hsc__ablate *j, const hsc__item *item, int *first, in
 }
 
 /* Means over the range's tokens of one text; false when it has none. */
-static bool mean_of(const hsc__ablate *j, size_t i, range *r, double out[2])
+static bool mean_of(const hsc__ablate *j, size_t i, range *r, double out[3])
 {
     int first, last, n = 0;
-    const double *clean = j->losses[0] + j->first_loss[i], *after = j->losses[1] + j->first_loss[i];
     measured(j, &j->items.list[i], &first, &last);
-    out[0] = out[1] = 0;
-    for (int pos = first > r->first ? first : r->first; pos <= last && pos <= r->last; pos++, n++) {
-        out[0] += clean[pos];
-        out[1] += after[pos];
-    }
-    for (int k = 0; k < 2 && n; k++) out[k] /= n;
+    out[0] = out[1] = out[2] = 0;
+    for (int pos = first > r->first ? first : r->first; pos <= last && pos <= r->last; pos++, n++)
+        for (int k = 0; k < 3; k++) out[k] += j->losses[k][j->first_loss[i] + (size_t)pos];
+    for (int k = 0; k < 3 && n; k++) out[k] /= n;
     r->n_tokens += n;
     return n > 0;
 }
@@ -42,13 +39,14 @@ static bool mean_of(const hsc__ablate *j, size_t i, range *r, double out[2])
 static hsc_status fill_range(const hsc__ablate *j, range *r, double *effects, hsc_error *err)
 {
     for (size_t i = 0; i < j->items.n; i++) {
-        double mean[2];
+        double mean[3];
         if (!mean_of(j, i, r, mean)) continue;
         r->clean += mean[0];
         r->ablated += mean[1];
+        r->control += mean[2];
         effects[r->n_texts++] = mean[1] - mean[0];
     }
-    if (r->n_texts) r->clean /= r->n_texts, r->ablated /= r->n_texts;
+    if (r->n_texts) r->clean /= r->n_texts, r->ablated /= r->n_texts, r->control /= r->n_texts;
     r->ci = (hsc_interval){NAN, NAN};
     if (r->n_texts < 2) return HSC_OK;
     hsc_table table = {effects, r->n_texts, 1};
@@ -138,14 +136,17 @@ hsc_status hsc__ablate_add_losses(const hsc__ablate *j, hsc__string *out, hsc_er
     range ranges[MOST_RANGES];
     int n, first, last;
     HSC_TRY(find_ranges(j, ranges, &n, err));
-    hsc__string_text(out,
-                     "\nBy position, means over texts, in nats:\n  positions  tokens   as it is   ablated    effect\n");
+    hsc__string_printf(out, "\nBy position, means over texts, in nats%s:\n",
+                       j->n_controls ? "; control: mean effect of the ten draws" : "");
+    hsc__string_printf(out, "  positions  tokens   as it is   ablated    effect%s\n",
+                       j->n_controls ? "   control" : "");
     for (int i = 0; i < n; i++) {
         const range *r = &ranges[i];
         char name[32];
         snprintf(name, sizeof name, r->first == r->last ? "%d" : "%d to %d", r->first, r->last);
         hsc__string_printf(out, "%11s %7d %10.4f %9.4f %+9.4f", name, r->n_tokens, r->clean, r->ablated,
                            r->ablated - r->clean);
+        if (j->n_controls) hsc__string_printf(out, " %+9.4f", r->control - r->clean);
         if (!isnan(r->ci.low)) hsc__string_printf(out, "  (%+.4f to %+.4f)", r->ci.low, r->ci.high);
         hsc__string_text(out, "\n");
     }
@@ -185,6 +186,7 @@ hsc_status hsc__ablate_json_losses(const hsc__ablate *j, json_t *root, hsc_error
         json_object_set_new(o, "clean", hsc__json_number(r->clean));
         json_object_set_new(o, "ablated", hsc__json_number(r->ablated));
         json_object_set_new(o, "effect", hsc__json_number(r->ablated - r->clean));
+        if (j->n_controls) json_object_set_new(o, "control", hsc__json_number(r->control - r->clean));
         if (!isnan(r->ci.low))
             json_object_set_new(o, "ci", json_pack("[o,o]", hsc__json_number(r->ci.low), hsc__json_number(r->ci.high)));
         json_array_append_new(list, o);

@@ -1,5 +1,6 @@
 /* What an ablation found: what was done and in what units, how good the model is as it is, a ranked table, a map. */
 #include "cli/ablate.h"
+#include "cli/heads.h"
 #include "plot/table.h"
 
 #include <math.h>
@@ -272,6 +273,45 @@ int hsc__ablate_print(const hsc__ablate *j)
     return hsc__cli_fail(&err);
 }
 
+/* "L4H3", "L4N1500", "L4.mlp_out", a blank between them. */
+static void csv_units(const hsc__ablate *j, const hsc__target *t, hsc__string *out)
+{
+    for (int i = t->first; i < t->first + t->n; i++) {
+        const hsc__unit *u = &j->units[i];
+        hsc__string_printf(out, "%sL%d", i > t->first ? " " : "", u->layer);
+        if (u->index >= 0) hsc__string_printf(out, "%c%d", u->site == HSC_Z ? 'H' : 'N', u->index);
+        else hsc__string_printf(out, ".%s", hsc_site_name(u->site));
+    }
+}
+
+static const char *kind_name(const hsc__target *t)
+{
+    static const char *const names[] = {"each", "set", "control", "alone", "after"};
+    return names[t->kind];
+}
+
+int hsc__ablate_print_csv(const hsc__ablate *j)
+{
+    hsc__string out = {0};
+    hsc_error err = {0};
+    hsc__string_text(&out, "kind,ablated,value,effect,ci_low,ci_high,right\n");
+    for (size_t i = 0; i < j->n_targets; i++) {
+        const hsc__target *t = &j->targets[i];
+        hsc__string_printf(&out, "%s,", kind_name(t));
+        csv_units(j, t, &out);
+        hsc__csv_number(&out, t->value);
+        hsc__csv_number(&out, t->effect);
+        hsc__csv_number(&out, j->n_clusters > 1 ? t->interval.low : (double)NAN);
+        hsc__csv_number(&out, j->n_clusters > 1 ? t->interval.high : (double)NAN);
+        if (j->options->pairs) hsc__string_printf(&out, ",%d\n", t->n_right);
+        else hsc__string_text(&out, ",\n");
+    }
+    hsc_status status = j->options->plot ? show_map(j, j->options->plot, NULL, &err) : HSC_OK;
+    if (status == HSC_OK) return hsc__cli_write_string(&out);
+    hsc__string_free(&out);
+    return hsc__cli_fail(&err);
+}
+
 /* ------------------------------------------------------------------------------------------------------- JSON ---- */
 
 static json_t *json_units(const hsc__ablate *j, const hsc__target *t)
@@ -288,8 +328,7 @@ static json_t *json_units(const hsc__ablate *j, const hsc__target *t)
 
 static json_t *json_target(const hsc__ablate *j, const hsc__target *t)
 {
-    static const char *const kinds[] = {"each", "set", "control", "alone", "after"};
-    json_t *o = json_pack("{s:s,s:o,s:o,s:o}", "kind", kinds[t->kind], "ablated", json_units(j, t), "value",
+    json_t *o = json_pack("{s:s,s:o,s:o,s:o}", "kind", kind_name(t), "ablated", json_units(j, t), "value",
                           hsc__json_number(t->value), "effect", hsc__json_number(t->effect));
     if (j->n_clusters > 1)
         json_object_set_new(o, "ci",

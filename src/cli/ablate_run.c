@@ -126,6 +126,7 @@ static hsc_status add_controls(hsc__ablate *j, hsc_error *err)
             HSC_TRY(add_unit(j, (hsc__unit){HSC_Z, layer, head}, err));
         }
         HSC_TRY(add_target(j, HSC__TARGET_CONTROL, first, err));
+        j->n_controls++;
     }
     return HSC_OK;
 }
@@ -204,12 +205,14 @@ static int take_trial(void *user, const hsc_trial *trial)
 {
     trials *t = user;
     hsc__ablate *j = t->job;
-    bool keep = j->losses[1] && trial->variant == j->set;
+    hsc__target_kind kind = j->targets[trial->variant].kind;
+    bool control = kind == HSC__TARGET_CONTROL, keep = j->losses[1] && (control || kind == HSC__TARGET_SET);
+    double share = control ? t->share / j->n_controls : t->share;
     j->values[t->item * (j->n_targets + 1) + (size_t)trial->variant] +=
         t->share * hsc__metric_value(&j->metric, &j->items.list[t->item], trial->logits, j->opened.config->d_vocab,
                                      trial->first_row, trial->n_rows, t->before, keep ? t->losses : NULL);
     for (int pos = 1; keep && pos < j->items.list[t->item].n_tokens; pos++)
-        j->losses[1][j->first_loss[t->item] + (size_t)pos] += t->share * t->losses[pos];
+        j->losses[control ? 2 : 1][j->first_loss[t->item] + (size_t)pos] += share * t->losses[pos];
     return 0;
 }
 
@@ -320,7 +323,7 @@ static hsc_status make_losses(hsc__ablate *j, hsc_error *err)
         j->first_loss[i] = j->n_losses;
         j->n_losses += (size_t)j->items.list[i].n_tokens;
     }
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         j->losses[k] = hsc__calloc(j->n_losses, sizeof *j->losses[k]);
         if (!j->losses[k]) return hsc__fail_memory(err, j->n_losses * sizeof *j->losses[k], "losses");
     }

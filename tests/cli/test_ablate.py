@@ -57,6 +57,22 @@ class Ablate(ProgramTest):
         self.assertIn("The 3 tokens of", text)
         self.assertIn("     2 to 3       4", text)
 
+    def test_controls_by_position(self):
+        """The control of a range is what --positions says of it alone, drawn from the same heads."""
+        file = self.folder / "texts.txt"
+        file.write_text(f"{TEXT}\nTom had a big red ball and a cat.\n")
+        words = ("--file", file, "--heads", "L1H1,L2H2")
+        ranges = self.ablate(*words, "--per-token")["ranges"]
+        for r in ranges[:3]:
+            alone = self.ablate(*words, "--metric", "loss", "--positions", f"{r['first']}-{r['last']}")["targets"]
+            self.assertAlmostEqual(r["effect"], alone[0]["effect"], delta=1e-6)
+            draws = [t["effect"] for t in alone if t["kind"] == "control"]
+            self.assertEqual(len(draws), 10)
+            self.assertAlmostEqual(r["control"], sum(draws) / 10, delta=1e-6)
+        self.assertIn("control: mean effect of the ten draws",
+                      self.good("ablate", "-m", STORIES, *words, "--per-token"))
+        self.assertNotIn("control", self.ablate(*words, "--per-token", "--no-controls")["ranges"][0])
+
     def test_every_kind_of_pair_file(self):
         marked = self.folder / "marked.txt"
         marked.write_text(MARKED)

@@ -102,6 +102,15 @@ class Csv(ProgramTest):
             self.assertEqual(list(rows[0]), names)
             self.same([row["value"] for row in rows], sum(said["cells"], []))
 
+    def test_ablate(self):
+        rows, said = self.both("ablate", "-m", STORIES, "--pairs", self.prompts())
+        for name in ("value", "effect", "right"):
+            self.same([row[name] for row in rows], [target[name] for target in said["targets"]])
+        self.assertEqual((rows[9]["kind"], rows[9]["ablated"], rows[9]["ci_low"] != ""), ("each", "L1H1", True))
+        rows, said = self.both("ablate", "-m", STORIES, TEXT, "--metric", "loss", "--heads", "L1H1,L2H3", "--mlp", "L0")
+        self.assertEqual((rows[0]["kind"], rows[0]["ablated"]), ("set", "L1H1 L2H3 L0.mlp_out"))
+        self.same([rows[0]["effect"]], [said["targets"][0]["effect"]])
+
     def test_steer(self):
         for name in ("toward", "away"):
             (self.folder / name).write_text(f"Lily was {'glad' if name == 'away' else 'sad'} today\n")
