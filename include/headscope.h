@@ -269,6 +269,7 @@ typedef struct hsc_tensor_info {
     int n_dims;
     int64_t shape[HSC_MAX_DIMS]; /* outermost first */
     uint64_t n_bytes;
+    const void *data; /* the bytes as they are in the file, mapped; lives as long as the model */
 } hsc_tensor_info;
 
 /* Weights are used where they are mapped. Converting them once costs time and memory of the process's own, and may pay:
@@ -473,6 +474,8 @@ typedef struct hsc_memory {
     uint64_t logits;      /* of the last token */
     uint64_t total;       /* weights, cache, activations and logits */
     uint64_t patterns, stats;
+    uint64_t looked_up; /* part of `weights`: an embedding of which only the rows of the text are read */
+    uint64_t unembed;   /* part of `weights`: an output matrix, which only logits read */
 } hsc_memory;
 /* For one sequence in a session made with `options` (NULL: defaults, but max_tokens n_tokens). HSC_EINVAL: n_tokens is
  * below 1 or past the context. */

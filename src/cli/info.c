@@ -58,8 +58,8 @@ enum { MAX_TYPES = 64 };
 typedef struct sums {
     type_sum types[MAX_TYPES];
     size_t n_types;
-    uint64_t n_parameters, n_bytes, n_table_bytes;
-    size_t n_buffers, n_tables;
+    uint64_t n_parameters, n_bytes;
+    size_t n_buffers;
 } sums;
 
 /* Masks and tables that old checkpoints carry along: nothing that was trained. */
@@ -70,13 +70,7 @@ static bool is_buffer(const hsc_tensor_info *t)
            strcmp(t->name, "rope_freqs.weight") == 0;
 }
 
-/* Embedding or output matrix: without logits a pass reads but a few rows of it. */
-static bool is_table(const hsc_config *c, const hsc_tensor_info *t)
-{
-    return t->n_dims == 2 && t->shape[0] == c->d_vocab && t->shape[1] == c->d_model;
-}
-
-static void add_tensor(sums *s, const hsc_config *c, const hsc_tensor_info *t)
+static void add_tensor(sums *s, const hsc_tensor_info *t)
 {
     uint64_t n = 1;
     size_t i = 0;
@@ -84,7 +78,6 @@ static void add_tensor(sums *s, const hsc_config *c, const hsc_tensor_info *t)
     if (is_buffer(t)) s->n_buffers++;
     else s->n_parameters += n;
     s->n_bytes += t->n_bytes;
-    if (is_table(c, t)) s->n_table_bytes += t->n_bytes, s->n_tables++;
     while (i < s->n_types && strcmp(s->types[i].name, t->dtype_name) != 0) i++;
     if (i == MAX_TYPES) return; /* more than any format has */
     if (i == s->n_types) s->types[s->n_types++] = (type_sum){t->dtype_name, 0, 0};
@@ -97,7 +90,7 @@ static hsc_status add_up(const hsc_model *model, sums *s, hsc_error *err)
     for (size_t i = 0; i < hsc_model_n_tensors(model); i++) {
         hsc_tensor_info t;
         HSC_FAIL_IF(hsc_model_tensor(model, i, &t) != HSC_OK, HSC_EINVAL, "tensor %zu cannot be described", i);
-        add_tensor(s, hsc_model_config(model), &t);
+        add_tensor(s, &t);
     }
     return HSC_OK;
 }
@@ -113,6 +106,7 @@ static uint64_t cache_bytes(const hsc_config *c)
 typedef struct forecast {
     hsc_memory parts;
     uint64_t program; /* what this process holds: itself, its libraries, the tokenizer */
+    uint64_t weights; /* mapped from the file and read */
     uint64_t peak;
     uint64_t peak_without_logits; /* as look, and run without the site logits, make a pass */
 } forecast;
@@ -142,33 +136,59 @@ static uint64_t most_memory(void)
 #endif
 }
 
-/* What a pass without logits holds of the tokens' table: the system brings along some 96 KiB about each row that the
- * text has (more where the file lies in memory in large pages already), and of two tokens one is new. */
-static uint64_t rows_read(const sums *s, int n_tokens)
+/* Bytes that the system brings along when one row of the tokens' table is read: some ten thousand, or a whole large
+ * page where the file lies in memory in such. The one byte that this reads tells which. */
+static uint64_t brought_along(const hsc_model *model)
 {
-    const double around = 96 * 1024;
-    double table = s->n_tables ? (double)s->n_table_bytes / (double)s->n_tables : 0;
-    return (uint64_t)(table * (1 - exp(-0.5 * n_tokens * around / (table + around))));
+    enum { LEAST = 96 * 1024 };
+    const hsc_config *c = hsc_model_config(model);
+    uint64_t before = own_memory("RssFile:");
+    for (size_t i = 0; i < hsc_model_n_tensors(model); i++) {
+        hsc_tensor_info t;
+        if (hsc_model_tensor(model, i, &t) != HSC_OK || t.n_dims != 2) continue;
+        if (t.shape[0] != c->d_vocab || t.shape[1] != c->d_model) continue;
+        (void)*((const volatile char *)t.data + t.n_bytes / 2);
+        break;
+    }
+    uint64_t after = own_memory("RssFile:");
+    return after > before + LEAST ? after - before : LEAST;
+}
+
+/* What is held of a table whose rows are looked up; of two tokens one is new. */
+static uint64_t rows_read(uint64_t n_bytes, int n_tokens, uint64_t around)
+{
+    double table = (double)n_bytes, brought = (double)around;
+    return (uint64_t)(table * (1 - exp(-0.5 * n_tokens * brought / (table + brought))));
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 /* A run holds its tokenizer while it computes, so it is opened before this process is measured. The model's file is
  * mapped by then, and pages of it that the system brought along count as weights: of files only `files_before` counts,
  * what was mapped before. */
-static hsc_status foresee(const values *v, const hsc_model *model, const sums *s, uint64_t files_before, forecast *out,
-                          hsc_error *err)
+static hsc_status foresee(const values *v, const hsc_model *model, uint64_t files_before, forecast *out, hsc_error *err)
 {
     if (!v->tokens) return HSC_OK;
     hsc_session_options o = hsc__pass_session(&v->pass, v->threads, v->tokens);
     o.compute = hsc__pass_compute(&v->pass, model);
-    hsc_status status = hsc_model_memory(model, &o, v->tokens, &out->parts, err);
+    hsc_memory *parts = &out->parts;
+    hsc_status status = hsc_model_memory(model, &o, v->tokens, parts, err);
     if (status != HSC_OK) return hsc__fail_prefix(err, status, "--tokens %d", v->tokens);
     hsc_model_tokenizer(model, NULL);
-    uint64_t own = own_memory("RssAnon:");
-    out->program = own ? own + files_before - out->parts.converted : most_memory();
-    out->peak = out->program + out->parts.converted + out->parts.total;
-    uint64_t n_table_bytes = out->parts.converted ? 0 : s->n_table_bytes; /* converted ones are held, read or not */
-    out->peak_without_logits = out->peak - n_table_bytes - out->parts.logits;
-    if (n_table_bytes) out->peak_without_logits += rows_read(s, v->tokens);
+    uint64_t own = own_memory("RssAnon:"), opened = parts->converted ? own_memory("VmHWM:") : 0;
+    uint64_t around = brought_along(model);
+    out->program = own ? own + files_before - parts->converted : most_memory();
+    uint64_t unread = parts->looked_up - rows_read(parts->looked_up, v->tokens, around);
+    out->peak = out->program + parts->converted + parts->total - unread;
+    out->weights = parts->weights - unread;
+    out->peak_without_logits = out->peak - parts->unembed - parts->logits;
+    if (!parts->looked_up)
+        out->peak_without_logits += rows_read(parts->unembed, v->tokens, around); /* the same table */
+    out->peak = larger(out->peak, opened); /* parts of the file lie beside their copies */
+    out->peak_without_logits = larger(out->peak_without_logits, opened);
     return HSC_OK;
 }
 
@@ -268,7 +288,7 @@ static void add_forecast(hsc__string *out, const values *v, const hsc_model *mod
     add_bytes(out, f->peak_without_logits);
     hsc__string_text(out, ", as in look: of the vocabulary's tables only the rows of the text are read\n");
     add_part(out, "program", f->program, ", tokenizer included");
-    add_part(out, "weights", f->parts.weights, ", mapped from the file");
+    add_part(out, "weights", f->weights, ", mapped from the file");
     if (f->parts.converted) add_part(out, "converted", f->parts.converted, ", weights of the process's own");
     add_part(out, "cache", f->parts.cache, "");
     add_part(out, "activations", f->parts.activations, "");
@@ -393,7 +413,7 @@ static json_t *forecast_json(const values *v, const hsc_model *model, const fore
         const char *name;
         uint64_t n;
     } parts[] = {{"peak_bytes", f->peak},           {"peak_without_logits_bytes", f->peak_without_logits},
-                 {"program_bytes", f->program},     {"weights_bytes", f->parts.weights},
+                 {"program_bytes", f->program},     {"weights_bytes", f->weights},
                  {"cache_bytes", f->parts.cache},   {"activations_bytes", f->parts.activations},
                  {"logits_bytes", f->parts.logits}, {"patterns_bytes", f->parts.patterns},
                  {"stats_bytes", f->parts.stats},   {"converted_bytes", f->parts.converted}};
@@ -475,7 +495,7 @@ int hsc__cli_info(int argc, char **argv)
     result = hsc__cli_open(&command, args.n ? args.list[0] : v.model, v.pass.dtype, false, &opened);
     if (result != HSC__CLI_GO_ON) return result;
     hsc_status status = add_up(opened.model, &s, &err);
-    if (status == HSC_OK) status = foresee(&v, opened.model, &s, files_before, &f, &err);
+    if (status == HSC_OK) status = foresee(&v, opened.model, files_before, &f, &err);
     if (status != HSC_OK) result = hsc__cli_fail(&err);
     else result = v.json ? print_json(&v, &opened, &s, &f) : print_text(&v, &opened, &s, &f);
     hsc__cli_close(&opened);

@@ -44,6 +44,19 @@ static uint64_t activation_bytes(const hsc__desc *desc, const hsc__desc *reader,
     return floats * sizeof(float) + converted;
 }
 
+/* What is mapped of the file. Of an embedding that is the output matrix too, a copy may have taken the place of the
+ * second alone: its rows are still looked up where it is mapped. */
+static void set_weights(const hsc_model *m, hsc_memory *out)
+{
+    const hsc__weight *embed = &m->desc.embed, *unembed = &m->desc.unembed;
+    const char *copies = m->recast.data, *matrix = unembed->data;
+    bool copied = copies && matrix >= copies && matrix < copies + m->recast.n_bytes;
+    out->weights = tensor_bytes(m) - m->recast.from_bytes;
+    if (copied && m->desc.config.tied) out->weights += hsc__weight_bytes(embed);
+    if (matrix && !copied) out->unembed = hsc__weight_bytes(unembed);
+    if (embed->data && embed->data != unembed->data) out->looked_up = hsc__weight_bytes(embed);
+}
+
 /* Adds what the encoder's session touches for a source of n_tokens: its own, and what the decoder's blocks make of it.
  */
 static void add_encoder(const hsc__desc *desc, const hsc_session_options *o, int n_tokens, hsc_memory *out)
@@ -78,13 +91,13 @@ hsc_status hsc_model_memory(const hsc_model *m, const hsc_session_options *optio
                 n_ctx);
     int max_rows = hsc__chunk_rows(c, o, n_tokens, 1);
     uint64_t square = (uint64_t)n_tokens * (uint64_t)n_tokens;
-    *out = (hsc_memory){.weights = tensor_bytes(m) - m->recast.from_bytes,
-                        .converted = m->recast.n_bytes,
+    *out = (hsc_memory){.converted = m->recast.n_bytes,
                         .cache = cache_bytes(&m->desc, o, n_tokens, max_rows),
                         .activations = activation_bytes(&m->desc, NULL, o, n_tokens, max_rows),
                         .logits = (uint64_t)c->d_vocab * sizeof(float),
                         .patterns = square * (uint64_t)c->n_heads * (uint64_t)c->n_layers * sizeof(float),
                         .stats = stats_bytes(c, o, n_tokens)};
+    set_weights(m, out);
     add_encoder(&m->desc, o, n_tokens, out);
     out->total = out->weights + out->cache + out->activations + out->logits;
     return HSC_OK;

@@ -317,8 +317,12 @@ hsc_status hsc_model_tensor(const hsc_model *m, size_t index, hsc_tensor_info *o
 {
     if (index >= hsc__tensors_count(m->tensors)) return HSC_EINVAL;
     const hsc__tensor *t = hsc__tensors_at(m->tensors, index);
-    *out = (hsc_tensor_info){
-        .name = t->name, .dtype = t->dtype, .dtype_name = t->dtype_name, .n_dims = t->n_dims, .n_bytes = t->n_bytes};
+    *out = (hsc_tensor_info){.name = t->name,
+                             .dtype = t->dtype,
+                             .dtype_name = t->dtype_name,
+                             .n_dims = t->n_dims,
+                             .n_bytes = t->n_bytes,
+                             .data = t->data};
     memcpy(out->shape, t->shape, sizeof out->shape);
     return HSC_OK;
 }

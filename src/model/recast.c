@@ -15,6 +15,7 @@ enum {
     ALIGNMENT = 64,
     TURNED_OUTPUTS = 64, /* outputs of a task that transposes */
     TASK_VALUES = 1 << 16,
+    SLAB_BYTES = 4 << 20, /* of the file that are in memory at once */
 };
 
 /* One matrix on its way. */
@@ -22,7 +23,8 @@ typedef struct job {
     hsc__weight from;
     hsc_dtype dtype;
     size_t row_bytes;
-    int step; /* outputs a task */
+    int step;       /* outputs a task */
+    int begin, end; /* outputs of the slab under way */
     unsigned char *to;
     float *scratch; /* [n_threads][step * n_in] */
 } job;
@@ -42,7 +44,7 @@ static void run_task(void *context, size_t task, int worker)
 {
     const job *j = context;
     const hsc__weight *w = &j->from;
-    int o = (int)task * j->step, n = w->n_out - o < j->step ? w->n_out - o : j->step;
+    int o = j->begin + (int)task * j->step, n = j->end - o < j->step ? j->end - o : j->step;
     float *x = j->scratch + (size_t)worker * (size_t)j->step * (size_t)w->n_in;
     if (w->transposed) load_turned(w, o, n, x);
     for (int i = 0; i < n; i++) {
@@ -127,6 +129,24 @@ static void shuffle(float *x, size_t n, uint64_t seed)
     }
 }
 
+/* What was read is let go slab by slab, so that a large matrix is never in memory as a whole beside its copy. One whose
+ * rows do not follow each other is a slab of its own. */
+static void convert_matrix(job *j, int n_threads)
+{
+    const hsc__weight *w = &j->from;
+    int slab = w->n_out;
+    if (!w->transposed && !w->group) slab = (int)(SLAB_BYTES / w->row_bytes) / j->step * j->step;
+    if (slab < j->step) slab = j->step;
+    for (j->begin = 0; j->begin < w->n_out; j->begin = j->end) {
+        j->end = w->n_out - j->begin < slab ? w->n_out : j->begin + slab;
+        hsc__parallel_for(n_threads, (size_t)((j->end - j->begin + j->step - 1) / j->step), run_task, j);
+        if (slab < w->n_out)
+            hsc__pages_forget((const char *)w->data + (size_t)j->begin * w->row_bytes,
+                              (uint64_t)(j->end - j->begin) * w->row_bytes);
+    }
+    hsc__pages_forget(w->data, span_in_file(w));
+}
+
 static void convert(hsc__desc *desc, const hsc__recast_plan *plan, int n_threads, float *scratch, hsc__recast *r)
 {
     hsc_dtype dtype = plan->dtype;
@@ -139,8 +159,7 @@ static void convert(hsc__desc *desc, const hsc__recast_plan *plan, int n_threads
         j.step = step_of(w);
         j.to = to;
         j.scratch = scratch;
-        hsc__parallel_for(n_threads, (size_t)((w->n_out + j.step - 1) / j.step), run_task, &j);
-        hsc__pages_forget(w->data, span_in_file(w));
+        convert_matrix(&j, n_threads);
         if (plan->shuffle) shuffle((float *)(void *)to, (size_t)w->n_out * (size_t)w->n_in, plan->seed + i);
         w->dtype = dtype;
         w->transposed = false;
