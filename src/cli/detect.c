@@ -67,7 +67,23 @@ int hsc__detect_check(const hsc__command *of, const hsc__detect_options *o)
 hsc_status hsc__corpus_read(hsc__corpus *corpus, const char *path, hsc_error *err)
 {
     corpus->path = path;
-    return path ? hsc__cli_read(path, &corpus->text, err) : HSC_OK;
+    if (!path) return HSC_OK;
+    if (hsc__is_file(path)) {
+        HSC_TRY(hsc__map_open(&corpus->map, path, err));
+        corpus->text = (const char *)corpus->map.data;
+        corpus->n = (size_t)corpus->map.size;
+        return HSC_OK;
+    }
+    HSC_TRY(hsc__cli_read(path, &corpus->read, err));
+    corpus->text = corpus->read.data;
+    corpus->n = corpus->read.n;
+    return HSC_OK;
+}
+
+void hsc__corpus_close(hsc__corpus *corpus)
+{
+    hsc__map_close(&corpus->map);
+    hsc__string_free(&corpus->read);
 }
 
 hsc_status hsc__detect_run_options(const hsc__detect *detect, hsc__counting *counting, hsc_detect_options *out,
@@ -111,8 +127,7 @@ static hsc_status run_heads(hsc__detect *detect, const hsc_detect_store *store, 
     const hsc__corpus *corpus = detect->corpus;
     HSC_TRY(hsc__detect_run_options(detect, &counting, &run, err));
     run.store = store;
-    const char *text = corpus->path ? corpus->text.n ? corpus->text.data : "" : NULL;
-    hsc_status status = hsc_detect_run(&result, detect->opened.model, text, corpus->text.n, &run, err);
+    hsc_status status = hsc_detect_run(&result, detect->opened.model, corpus->text, corpus->n, &run, err);
     hsc__cli_progress_end();
     if (status == HSC_OK) status = score(detect, result, err);
     hsc_detect_free(result);
@@ -187,6 +202,6 @@ int hsc__cli_detect(int argc, char **argv)
     if (status == HSC__CLI_GO_ON)
         status = hsc__detect_heads(&detect, &err) == HSC_OK ? show(&detect) : hsc__cli_fail(&err);
     hsc__detect_close(&detect);
-    hsc__string_free(&corpus.text);
+    hsc__corpus_close(&corpus);
     return status;
 }

@@ -2,6 +2,7 @@
 #ifndef HSC_CLI_DETECT_H
 #define HSC_CLI_DETECT_H
 
+#include "base/file.h"
 #include "cli/heads.h"
 
 typedef struct hsc__detect_options {
@@ -63,10 +64,13 @@ typedef struct hsc__detect_options {
         "csv", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__detect_options, csv), 0, 0, "Print CSV with a line of names."     \
     }
 
-/* The text to look at. path NULL: none. */
+/* The text to look at. path NULL: none. A file is mapped, so its length does not show in memory. */
 typedef struct hsc__corpus {
     const char *path;
-    hsc__string text;
+    const char *text; /* [n]; NULL: none */
+    size_t n;
+    hsc__map map;
+    hsc__string read; /* of what is no file */
 } hsc__corpus;
 
 typedef struct hsc__detect {
@@ -83,6 +87,7 @@ typedef struct hsc__detect {
 int hsc__detect_check(const hsc__command *command, const hsc__detect_options *options);
 /* Reads the text of a positional argument, if there is one. */
 hsc_status hsc__corpus_read(hsc__corpus *corpus, const char *path, hsc_error *err);
+void hsc__corpus_close(hsc__corpus *corpus);
 /* The library's options; `counting` tells how far it is. */
 hsc_status hsc__detect_run_options(const hsc__detect *detect, hsc__counting *counting, hsc_detect_options *out,
                                    hsc_error *err);

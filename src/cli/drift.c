@@ -61,9 +61,8 @@ static hsc_status measure(comparison *c, hsc_error *err)
     c->order = hsc__calloc(n, sizeof *c->order);
     if (!c->heads || !c->values || !c->order) return hsc__fail_memory(err, n * sizeof *c->heads, "the heads");
     HSC_TRY(hsc__detect_run_options(&c->a, &counting, &run, err));
-    const char *text = c->corpus.path ? c->corpus.text.data : NULL;
     hsc_status status =
-        hsc_drift_run(c->a.opened.model, c->b.opened.model, text, c->corpus.text.n, &run, c->heads, err);
+        hsc_drift_run(c->a.opened.model, c->b.opened.model, c->corpus.text, c->corpus.n, &run, c->heads, err);
     hsc__cli_progress_end();
     for (int h = 0; h < c->n_heads; h++) c->values[h] = c->heads[h].distance;
     hsc__rank_heads(c->values, c->n_heads, false, c->order);
@@ -219,7 +218,7 @@ int hsc__cli_drift(int argc, char **argv)
     status = open_and_run(&c, &args);
     hsc__detect_close(&c.a);
     hsc__detect_close(&c.b);
-    hsc__string_free(&c.corpus.text);
+    hsc__corpus_close(&c.corpus);
     hsc__free(c.heads);
     hsc__free(c.values);
     hsc__free(c.order);

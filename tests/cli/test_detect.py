@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import math
+import resource
 import signal
 import sqlite3
 import statistics
@@ -166,6 +167,20 @@ class DetectTest(ProgramTest):
         self.assertEqual(result, same)
         piped = self.json("detect", "-m", TINY, "-", "--windows", 3, "--sequences", 2, input=path.read_bytes())
         self.assertEqual(result["heads"], piped["heads"])
+
+    def test_a_file_is_not_read_whole(self):
+        """A corpus that ends where a page does, one in a pipe, and one of 8 GiB, of which two windows are read."""
+        text = self.write((TEXT * 100)[:8192])
+        said = self.json("detect", "-m", TINY, text)
+        piped = json.loads(self.good("detect", "-m", TINY, "-", "--json", input=text.read_bytes()))
+        self.assertEqual(said["heads"], piped["heads"])
+        large = self.folder / "large.txt"
+        with large.open("wb") as file:
+            file.write(text.read_bytes())
+            file.truncate(8 << 30)
+        said = self.json("detect", "-m", TINY, large, "--windows", 2)
+        self.assertEqual((said["n_windows"], said["cut"]), (2, True))
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 2 << 20)  # of KiB, of any child so far
 
     def test_random_sequences(self):
         first = self.json("detect", "-m", TINY, "--sequences", 3, "--length", 20)
