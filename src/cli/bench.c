@@ -19,24 +19,25 @@ static const char *const capture_names[N_CAPTURES] = {"none", "stats", "patterns
 static const char *const logits_names[] = {"last", "all", "none"}; /* by hsc_logits_rows */
 
 typedef struct values {
-    const char *model, *prompts, *generate, *both, *depths, *threads, *captures, *tokenize;
+    const char *model, *tokenize;
+    hsc__texts prompts, generate, both, depths, threads, captures;
     int repeats, logits, compute, dtype;
     bool no_warmup, json;
 } values;
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(values, model),
-    HSC__OPTION_HEADING("Tests; a list is 64,512 or a range: 1-4, 0-2048+512, 128-4096*2"),
-    {"prompt", 'p', HSC__OPT_TEXT, "N", offsetof(values, prompts), 0, 0,
+    HSC__OPTION_HEADING("Tests; a list is 64,512 or a range: 1-4, 0-2048+512, 128-4096*2; several add up"),
+    {"prompt", 'p', HSC__OPT_TEXTS, "N", offsetof(values, prompts), 0, 0,
      "Tokens that go through in one pass: ppN. 0: no such test. Default: 512."},
-    {"generate", 'n', HSC__OPT_TEXT, "N", offsetof(values, generate), 0, 0,
+    {"generate", 'n', HSC__OPT_TEXTS, "N", offsetof(values, generate), 0, 0,
      "Tokens that are chosen greedily, one a pass: tgN. 0: no such test. Default: 128."},
-    {"pg", 0, HSC__OPT_TEXT, "N,N", offsetof(values, both), 0, 0,
+    {"pg", 0, HSC__OPT_TEXTS, "N,N", offsetof(values, both), 0, 0,
      "One more test: so many tokens go in, then so many are chosen: ppN+tgN. Also -pg. Default: none."},
-    {"depth", 'd', HSC__OPT_TEXT, "N", offsetof(values, depths), 0, 0,
+    {"depth", 'd', HSC__OPT_TEXTS, "N", offsetof(values, depths), 0, 0,
      "Tokens that the cache holds before. Default: 0."},
-    {"threads", 't', HSC__OPT_TEXT, "N", offsetof(values, threads), 0, 0, "Threads. Default: what the system allows."},
-    {"capture", 'c', HSC__OPT_TEXT, "WHAT", offsetof(values, captures), 0, 0,
+    {"threads", 't', HSC__OPT_TEXTS, "N", offsetof(values, threads), 0, 0, "Threads. Default: what the system allows."},
+    {"capture", 'c', HSC__OPT_TEXTS, "WHAT", offsetof(values, captures), 0, 0,
      "What is looked at in every layer: none, stats (all statistics of every row, summed up as they come) or patterns "
      "(every weight, kept). Default: none."},
     HSC__OPTION_HEADING("How"),
@@ -88,13 +89,13 @@ typedef struct outcome {
 typedef struct job {
     const values *v;
     hsc__ids prompts, generate, depths, threads;
-    int both[2];
+    hsc__ids both; /* pairs */
     bool captures[N_CAPTURES];
     hsc__opened opened;
     const char *dtype; /* of most weights */
     hsc_token *ids;    /* as many as the longest test takes */
     double *rates;     /* [repeats] */
-    int name_cells, n_tests;
+    int name_cells, n_tests; /* name_cells is 0 until the table's head was printed */
     json_t *results;
 } job;
 
@@ -247,7 +248,7 @@ static void add_name(hsc__string *out, const job *j)
     hsc__string_free(&label);
 }
 
-static int print_head(job *j)
+static void print_head(job *j)
 {
     hsc__string out = {0};
     add_name(&out, j);
@@ -256,17 +257,17 @@ static int print_head(job *j)
     hsc__string_free(&out);
     printf("%-*s  %-5s  %-7s  %-15s  %7s  %-8s  %8s  %s\n", j->name_cells, "model", "dtype", "compute", "test",
            "threads", "capture", "peak MB", "tok/s (least..most)");
-    if (j->v->logits != HSC_LOGITS_LAST && !j->v->json)
-        hsc__cli_note("a prompt's logits: %s", logits_names[j->v->logits]);
-    return HSC__EXIT_OK;
+    if (j->v->logits != HSC_LOGITS_LAST) hsc__cli_note("a prompt's logits: %s", logits_names[j->v->logits]);
 }
 
-static int print_row(const job *j, const test *t, const outcome *o)
+/* The head comes with the first row, so that nothing precedes the message of a test that fails. */
+static int print_row(job *j, const test *t, const outcome *o)
 {
     hsc__string out = {0};
     char name[2 * TEST_CELLS];
     int n = snprintf(name, sizeof name, "%s", t->name);
     if (t->depth) snprintf(name + n, sizeof name - (size_t)n, "@d%d", t->depth);
+    if (!j->name_cells) print_head(j);
     add_name(&out, j);
     hsc__string_printf(&out, "  %-5s  %-7s  %-15s  %7d  %-8s  %8.1f  ", j->dtype, hsc_compute_name(o->compute), name,
                        o->threads, capture_names[t->capture], o->peak_mb);
@@ -338,9 +339,12 @@ static int run_lists(job *j, test *t)
         t->n_made = j->generate.ids[i];
         result = run_test(j, t);
     }
-    t->n_prompt = j->both[0];
-    t->n_made = j->both[1];
-    return result == HSC__EXIT_OK ? run_test(j, t) : result;
+    for (size_t i = 0; i < j->both.n && result == HSC__EXIT_OK; i += 2) {
+        t->n_prompt = j->both.ids[i];
+        t->n_made = j->both.ids[i + 1];
+        result = run_test(j, t);
+    }
+    return result;
 }
 
 static int run_tests(job *j)
@@ -372,15 +376,16 @@ static int largest(const hsc__ids *list)
 /* Tokens of the longest test, depth included; each number is at most MOST_TOKENS. */
 static int longest(const job *j)
 {
-    int single = larger(largest(&j->prompts), largest(&j->generate));
-    return largest(&j->depths) + larger(single, j->both[0] + j->both[1]);
+    int most = larger(largest(&j->prompts), largest(&j->generate));
+    for (size_t i = 0; i < j->both.n; i += 2) most = larger(most, j->both.ids[i] + j->both.ids[i + 1]);
+    return largest(&j->depths) + most;
 }
 
 /* Every length is known before anything runs. */
 static int check_lengths(const job *j)
 {
     const hsc_config *c = j->opened.config;
-    int depth = largest(&j->depths), made = larger(largest(&j->generate), j->both[1]), most = longest(j);
+    int depth = largest(&j->depths), made = larger(largest(&j->generate), (int)j->both.n), most = longest(j);
     if (most > c->n_ctx) {
         hsc__cli_error("the longest test needs %d tokens, the context of %s is %d", most, j->opened.name, c->n_ctx);
         hsc__cli_hint("-p, -n and -d set the lengths");
@@ -434,7 +439,6 @@ static int bench_model(job *j)
     fill_ids(j->ids, n, j->opened.config->d_vocab);
     static const char *const dtypes[] = {NULL, "F32", "F16", "BF16", "Q8_0"}; /* by the words of --dtype */
     j->dtype = j->v->dtype ? dtypes[j->v->dtype] : main_type(j->opened.model);
-    if (!j->v->json) print_head(j);
     return run_tests(j);
 }
 
@@ -499,19 +503,33 @@ static int bench_tokenizer(job *j)
 
 /* --------------------------------------------------------------------------------------------------- arguments ---- */
 
-/* Numbers of a list, or the default when the option was not given. */
-static int read_list(const char *name, const char *text, const char *fallback, int low, int high, hsc__ids *out)
+/* Numbers of every list that was given, or the default. */
+static int read_lists_of(const char *name, const hsc__texts *texts, const char *fallback, int low, int high,
+                         hsc__ids *out)
 {
-    if (hsc__bench_list(text ? text : fallback, low, high, out)) return HSC__CLI_GO_ON;
-    return hsc__cli_misuse(&command,
-                           "--%s wants at most %d whole numbers from %d to %d such as 64,512 or 128-4096*2, not '%s'",
-                           name, HSC__BENCH_MOST_TESTS, low, high, text);
+    for (int i = 0; i < texts->n; i++) {
+        if (hsc__bench_list(texts->list[i], low, high, out)) continue;
+        return hsc__cli_misuse(&command,
+                               "--%s wants at most %d whole numbers from %d to %d, as 64,512 or 128-4096*2, not '%s'",
+                               name, HSC__BENCH_MOST_TESTS, low, high, texts->list[i]);
+    }
+    if (texts->n || hsc__bench_list(fallback, 0, high, out)) return HSC__CLI_GO_ON;
+    return hsc__cli_no_memory();
+}
+
+static int read_pairs(const hsc__texts *texts, hsc__ids *out)
+{
+    for (int i = 0; i < texts->n; i++) {
+        if (hsc__bench_pair(texts->list[i], 1, MOST_TOKENS, out)) continue;
+        return hsc__cli_misuse(&command, "--pg wants two whole numbers from 1 to %d such as 512,128, not '%s'",
+                               MOST_TOKENS, texts->list[i]);
+    }
+    return HSC__CLI_GO_ON;
 }
 
 static int read_captures(const char *text, bool *wanted)
 {
-    const char *rest = text ? text : capture_names[CAPTURE_NONE];
-    for (;;) {
+    for (const char *rest = text;;) {
         size_t n = strcspn(rest, ",");
         int what = 0;
         while (what < N_CAPTURES && (strlen(capture_names[what]) != n || strncmp(rest, capture_names[what], n) != 0))
@@ -528,19 +546,19 @@ static int read_captures(const char *text, bool *wanted)
 static int read_lists(job *j)
 {
     const values *v = j->v;
-    int result = read_list("prompt", v->prompts, default_prompt, 0, MOST_TOKENS, &j->prompts);
+    int result = read_lists_of("prompt", &v->prompts, default_prompt, 0, MOST_TOKENS, &j->prompts);
     if (result == HSC__CLI_GO_ON)
-        result = read_list("generate", v->generate, default_generate, 0, MOST_TOKENS, &j->generate);
-    if (result == HSC__CLI_GO_ON && v->both && !hsc__bench_pair(v->both, 1, MOST_TOKENS, j->both))
-        result = hsc__cli_misuse(&command, "--pg wants two whole numbers from 1 to %d such as 512,128, not '%s'",
-                                 MOST_TOKENS, v->both);
-    if (result == HSC__CLI_GO_ON) result = read_list("depth", v->depths, "0", 0, MOST_TOKENS, &j->depths);
-    if (result == HSC__CLI_GO_ON) result = read_list("threads", v->threads, "0", v->threads ? 1 : 0, 1024, &j->threads);
-    if (result == HSC__CLI_GO_ON) result = read_captures(v->captures, j->captures);
-    if (result == HSC__CLI_GO_ON && largest(&j->prompts) == 0 && largest(&j->generate) == 0 && !v->both)
+        result = read_lists_of("generate", &v->generate, default_generate, 0, MOST_TOKENS, &j->generate);
+    if (result == HSC__CLI_GO_ON) result = read_pairs(&v->both, &j->both);
+    if (result == HSC__CLI_GO_ON) result = read_lists_of("depth", &v->depths, "0", 0, MOST_TOKENS, &j->depths);
+    if (result == HSC__CLI_GO_ON) result = read_lists_of("threads", &v->threads, "0", 1, 1024, &j->threads);
+    j->captures[CAPTURE_NONE] = v->captures.n == 0;
+    for (int i = 0; i < v->captures.n && result == HSC__CLI_GO_ON; i++)
+        result = read_captures(v->captures.list[i], j->captures);
+    if (result == HSC__CLI_GO_ON && largest(&j->prompts) == 0 && largest(&j->generate) == 0 && !j->both.n)
         result = hsc__cli_misuse(&command, "no test is left: -p and -n are both 0");
     if (result == HSC__CLI_GO_ON && v->tokenize &&
-        (v->prompts || v->generate || v->both || v->depths || v->threads || v->captures))
+        (v->prompts.n || v->generate.n || v->both.n || v->depths.n || v->threads.n || v->captures.n))
         result = hsc__cli_misuse(&command, "--tokenize times the tokenizer alone: no -p, -n, -pg, -d, -t or --capture");
     return result;
 }
@@ -571,6 +589,7 @@ int hsc__cli_bench(int argc, char **argv)
     hsc__cli_close(&j.opened);
     hsc__free(j.prompts.ids);
     hsc__free(j.generate.ids);
+    hsc__free(j.both.ids);
     hsc__free(j.depths.ids);
     hsc__free(j.threads.ids);
     hsc__free(j.ids);

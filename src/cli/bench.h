@@ -4,15 +4,15 @@
 
 #include "cli/shared.h"
 
-enum { HSC__BENCH_MOST_TESTS = 10000 }; /* values that one list may spell */
+enum { HSC__BENCH_MOST_TESTS = 10000 }; /* values that the lists of an option may spell */
 
-/* Numbers from low to high, as llama-bench takes them: 64,512 and the ranges 1-4, 0-2048+512 and 128-4096*2 (the last
- * of a range is part of it when a step meets it). False when the text is none or memory is out. Free out->ids either
- * way. */
+/* Appends numbers from low to high, as llama-bench takes them: 64,512 and the ranges 1-4, 0-2048+512 and 128-4096*2
+ * (the last of a range is part of it when a step meets it). False when the text is none, memory is out, or there would
+ * be more than HSC__BENCH_MOST_TESTS. Free out->ids either way. */
 bool hsc__bench_list(const char *text, int low, int high, hsc__ids *out);
 
-/* Two numbers from low to high, "512,128". */
-bool hsc__bench_pair(const char *text, int low, int high, int pair[2]);
+/* Appends two numbers from low to high, "512,128"; as hsc__bench_list besides. */
+bool hsc__bench_pair(const char *text, int low, int high, hsc__ids *out);
 
 /* What a test before left behind is given back, and the peak of resident memory begins anew where the system can
  * (Linux); elsewhere it stays that of the whole process. */

@@ -51,8 +51,7 @@ static bool add_range(int first, int last, char how, int step, size_t *capacity,
 
 bool hsc__bench_list(const char *text, int low, int high, hsc__ids *out)
 {
-    size_t capacity = 0;
-    *out = (hsc__ids){0};
+    size_t capacity = out->n;
     for (;;) {
         int first, last, step;
         char how;
@@ -63,10 +62,13 @@ bool hsc__bench_list(const char *text, int low, int high, hsc__ids *out)
     }
 }
 
-bool hsc__bench_pair(const char *text, int low, int high, int pair[2])
+bool hsc__bench_pair(const char *text, int low, int high, hsc__ids *out)
 {
-    if (!read_number(&text, low, high, &pair[0]) || *text++ != ',') return false;
-    return read_number(&text, low, high, &pair[1]) && *text == '\0';
+    size_t capacity = out->n;
+    int first, second;
+    if (!read_number(&text, low, high, &first) || *text++ != ',') return false;
+    if (!read_number(&text, low, high, &second) || *text) return false;
+    return add_range(first, first, '+', 1, &capacity, out) && add_range(second, second, '+', 1, &capacity, out);
 }
 
 void hsc__bench_reset_peak(void)

@@ -13,7 +13,10 @@ import subprocess
 import sys
 import unittest
 
-from program import DATA, PROGRAM, ProgramTest, environment, main
+from program import DATA, PROGRAM, SOURCE, ProgramTest, environment, main
+
+sys.path.insert(0, str(SOURCE / "tests" / "golden"))
+import toys  # noqa: E402
 
 SORT = DATA / "models" / "gpt-nano-sort"  # context 11, no tokenizer
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, 8 heads, context 512
@@ -65,6 +68,26 @@ class Tests(ProgramTest):
         (row,) = self.bench("-m", SORT, "-p", "0", "-n", "0", "-pg", "5,6", "-r", "1")
         self.assertEqual(list(row), KEYS)
         self.bad(1, "bench", "-m", SORT, "-p", "1", "-n", "1", "-pg", "6,6", says=["needs 12 tokens", "is 11"])
+
+    def test_repeated_options_add_up(self):
+        """As in llama-bench: every list of an option counts, in the order in which they are given."""
+        got = self.named("-m", SORT, "-p", "3", "-p", "2,1", "-n", "1", "-n", "2", "-d", "0", "-d", "4", "-t", "2", "-t", "1",
+                         "-pg", "2,1", "-pg", "1,2", "-r", "1", "-c", "patterns", "-c", "none")
+        tests = ("pp3", "pp2", "pp1", "tg1", "tg2", "pp2+tg1", "pp1+tg2")
+        self.assertEqual(got, [(test, depth, threads, capture) for threads in (2, 1) for capture in ("none", "patterns")
+                               for depth in (0, 4) for test in tests])
+        self.bad(2, "bench", "-m", SORT, "-p", "2", "-p", "x", says=["--prompt", "'x'"])
+        self.bad(1, "bench", "-m", SORT, "-p", "2", "-p", "12", "-p", "3", "-n", "0", says=["needs 12 tokens"])
+        self.bad(1, "bench", "-m", SORT, "-p", "0", "-n", "0", "-pg", "6,6", "-pg", "1,1", says=["needs 12 tokens"])
+
+    @unittest.skipUnless(sys.platform == "linux" and not sanitized(), "limits of memory are of Linux, without sanitizers")
+    def test_a_failure_is_not_under_a_table(self):
+        """No room for what a test keeps: the error alone, and no head of a table without rows."""
+        config, tensors = toys.llama(n_positions=40000)
+        model = toys.write_folder(self.folder / "model", config, tensors)
+        room = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+        self.bad(1, "bench", "-m", model, "-p", "40000", "-n", "0", "-r", "1", "-t", "1", "-c", "patterns", preexec_fn=room,
+                 says=["memory"])
 
     def test_zero_leaves_a_kind_out(self):
         self.assertEqual(self.named("-m", SORT, "-p", "3", "-n", "0", "-t", "1", "-r", "1"), [("pp3", 0, 1, "none")])
