@@ -25,7 +25,8 @@
  *     caller's hsc_error, which may be NULL.
  *   - Arrays are float32 and row-major; shapes are written [outer][inner]. Token, layer and head numbers count from 0.
  *   - Option structs: NULL or all zero means the defaults. Free functions accept NULL.
- *   - What is not in this header, or in headscope/nn.h, random.h and tasks.h, is not part of the interface.
+ *   - What is not in this header, or in headscope/analysis.h, inspect.h, intervene.h, nn.h, random.h and tasks.h, is
+ *     not part of the interface.
  */
 #ifndef HEADSCOPE_H
 #define HEADSCOPE_H

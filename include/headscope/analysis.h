@@ -123,7 +123,7 @@ typedef struct hsc_circuit_options {
     hsc_compute compute;     /* of what makes x_t, q, k and v; the rest is f32 */
     const hsc_token *inputs; /* [n_inputs]; NULL: the whole vocabulary */
     int n_inputs;
-    int top_k;                                      /* at most HSC_LENS_MAX_TOP; 0: 5 */
+    int top_k; /* at most HSC_LENS_MAX_TOP; 0: 5. The result has no more than there are keys */
     int (*tell)(void *user, int n_done, int n_all); /* inputs; non-zero stops with HSC_ECANCELED; may be NULL */
     void *user;
     const hsc_token *keys; /* [n_keys] words that may be looked at; NULL: the inputs */
@@ -173,10 +173,10 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_circuit_eigen(const hsc_model *model, cons
 /*
  * How much of what one head writes a later head can read, by the weights alone (Elhage et al. 2021), as TransformerLens
  * has it (all_composition_scores):
- *     |OV1 M| / (|OV1| |M|),   Frobenius norms,   OV = W_V W_O,   M = QK, QK^T or OV of the later head,   QK = W_Q
- * W_K^T The norm before attention is folded into W_Q, W_K and W_V (its gain; a layer norm's mean too), which changes
- * scores; kv heads stand for each head that reads them; rotation, norms of q and k, and everything between the two
- * heads are left out. A later head turned at random would have a root mean square of 1 / sqrt(d_model).
+ *     |OV1 M| / (|OV1| |M|),   Frobenius norms,   OV = W_V W_O,   M = QK, QK^T or OV of the later head
+ * where QK = W_Q W_K^T. The norm before attention is folded into W_Q, W_K and W_V (its gain; a layer norm's mean too),
+ * which changes scores; kv heads stand for each head that reads them; rotation, norms of q and k, and everything
+ * between the two heads are left out. A later head turned at random would have a root mean square of 1 / sqrt(d_model).
  */
 typedef enum {
     HSC_COMPOSE_Q, /* into where it looks from */

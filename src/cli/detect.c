@@ -54,8 +54,7 @@ static const hsc__command command = {
 int hsc__detect_check(const hsc__command *of, const hsc__detect_options *o)
 {
     if (o->json && o->csv) return hsc__cli_misuse(of, "--json and --csv: one of the two");
-    if (o->plot && !hsc__picture_name(o->plot))
-        return hsc__cli_misuse(of, "--plot %s: the name must end in .png, .svg or .pdf", o->plot);
+    if (hsc__check_plot(of, o->plot) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     for (int d = 0; o->by; d++) {
         if (d == HSC_N_DETECTORS)
             return hsc__cli_misuse(of, "--by %s: there is no such detector; there are" NAMES, o->by);

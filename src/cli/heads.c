@@ -97,11 +97,6 @@ static hsc_status draw(const hsc__head_map *map, drawing *d, hsc__heatmap *out, 
     return HSC_OK;
 }
 
-bool hsc__picture_name(const char *name)
-{
-    return hsc__cli_ends_with(name, ".png") || hsc__cli_ends_with(name, ".svg") || hsc__cli_ends_with(name, ".pdf");
-}
-
 hsc_status hsc__head_map_plot(const char *path, const hsc__head_map *map, hsc_error *err)
 {
     drawing d = {0};

@@ -29,8 +29,6 @@ typedef struct hsc__head_map {
     const double *values; /* [n_layers][n_heads]; NaN is drawn as 0 */
 } hsc__head_map;
 
-/* Whether a picture can be written under this name. */
-bool hsc__picture_name(const char *name);
 /* Writes a picture, by its ending, and says so. */
 hsc_status hsc__head_map_plot(const char *path, const hsc__head_map *map, hsc_error *err);
 /* Appends the map as the terminal shows it. */

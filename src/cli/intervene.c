@@ -168,13 +168,6 @@ static hsc_status show(const hsc__heatmap *map, const char *path, hsc__string *o
     return status;
 }
 
-int hsc__check_plot(const hsc__command *command, const char *path)
-{
-    hsc_error err = {0};
-    if (!path || hsc__plot_path(path, &err) == HSC_OK) return HSC__CLI_GO_ON;
-    return hsc__cli_misuse(command, "--plot: %s", err.message);
-}
-
 hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hsc__string *out, hsc_error *err)
 {
     size_t rows = (size_t)map->n_rows, cols = (size_t)map->n_cols;

@@ -86,9 +86,8 @@ int hsc__items_clusters(const hsc__items *items, int *numbers);
 void hsc__cluster_means(const double *values, size_t n_items, size_t n_columns, const int *numbers, int n_clusters,
                         double *table);
 
-/* A map of numbers: rows down, columns across; red below 0 and blue above where any is below; NaN
- * is left blank. Labels are "L0", "H0", or
- * the given ones. To a picture when path is not NULL, else appended for the terminal. */
+/* A map of numbers: rows down, columns across; red below 0 and blue above where any is below; NaN is left blank. Labels
+ * are "L0", "H0", or the given ones. To a picture when path is not NULL, else appended for the terminal. */
 typedef struct hsc__effect_map {
     const char *title, *x_title, *y_title, *value_title;
     int n_rows, n_cols;
@@ -97,8 +96,6 @@ typedef struct hsc__effect_map {
     const hsc__label *row_labels, *col_labels;
     bool causal; /* what lies beyond the diagonal is left blank */
 } hsc__effect_map;
-/* Whether --plot names a picture that can be drawn (NULL: none is asked for); says what is wrong with it. */
-int hsc__check_plot(const hsc__command *command, const char *path);
 hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hsc__string *out, hsc_error *err);
 
 #endif

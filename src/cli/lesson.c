@@ -153,11 +153,10 @@ static int run_drawn(const lesson *l, char *model, const char *path)
 /* Whether the options suit the lesson (NULL: all of them). HSC__CLI_GO_ON, or the exit status after a message. */
 static int check(const lesson *l, const values *v)
 {
-    hsc_error err = {0};
     if (v->plot && !l) return hsc__cli_misuse(&command, "--plot draws one lesson: give its number");
     if (v->plot && l->kind != LESSON_DRAWS)
         return hsc__cli_misuse(&command, "lesson %d, %s, has nothing to draw", (int)(l - lessons) + 1, l->name);
-    if (v->plot && hsc__plot_path(v->plot, &err) != HSC_OK) return hsc__cli_misuse(&command, "--plot %s", err.message);
+    if (hsc__check_plot(&command, v->plot) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (v->model && l && l->kind != LESSON_ASKS)
         return hsc__cli_misuse(&command, "lesson %d, %s, asks no model", (int)(l - lessons) + 1, l->name);
     return HSC__CLI_GO_ON;

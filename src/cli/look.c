@@ -125,7 +125,6 @@ static int check_stats(const hsc__look_options *o)
 /* What the arguments alone can show. */
 static int check(const hsc__look_options *o, int n_texts)
 {
-    hsc_error err = {0};
     int n_inputs = n_texts + (o->file != NULL) + (o->ids.ids != NULL);
     if (n_inputs == 0) return hsc__cli_misuse(&command, "no text: give TEXT, - for standard input, --file or --ids");
     if (n_inputs > 1) return hsc__cli_misuse(&command, "more than one of TEXT, --file and --ids");
@@ -144,8 +143,8 @@ static int check(const hsc__look_options *o, int n_texts)
         return hsc__cli_misuse(&command, "--heatmap wants --head or --layer");
     if (o->head.given && !hsc__layers_have(&o->layers, o->head.layer))
         return hsc__cli_misuse(&command, "--head L%dH%d is not in the layers of --layer", o->head.layer, o->head.head);
-    if (o->plot && hsc__plot_path(o->plot, &err) != HSC_OK) return hsc__cli_misuse(&command, "--plot %s", err.message);
-    int result = check_stats(o);
+    int result = hsc__check_plot(&command, o->plot);
+    if (result == HSC__CLI_GO_ON) result = check_stats(o);
     if (result == HSC__CLI_GO_ON) result = hsc__target_check(&command, &o->target);
     if (result == HSC__CLI_GO_ON && o->side == HSC__LOOK_ENCODER && (o->target.text || o->target.ids.ids))
         return hsc__cli_misuse(&command, "--side encoder reads no target");

@@ -97,8 +97,7 @@ static int check(hsc__scan *scan)
         return hsc__cli_misuse(&command, "--holdout and --confirm both say where chosen heads are judged");
     if (o->head.given && (o->json || o->csv))
         return hsc__cli_misuse(&command, "--head lists sentences for reading: not with --json or --csv");
-    if (o->plot && !hsc__picture_name(o->plot))
-        return hsc__cli_misuse(&command, "--plot %s: the name must end in .png, .svg or .pdf", o->plot);
+    if (hsc__check_plot(&command, o->plot) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (o->null && strcmp(o->null, "weights") != 0) {
         char *end;
         long n = strtol(o->null, &end, 10);

@@ -226,6 +226,13 @@ bool hsc__cli_ends_with(const char *text, const char *ending)
     return n > m && strcmp(text + n - m, ending) == 0;
 }
 
+int hsc__check_plot(const hsc__command *command, const char *path)
+{
+    hsc_error err = {0};
+    if (!path || hsc__plot_path(path, &err) == HSC_OK) return HSC__CLI_GO_ON;
+    return hsc__cli_misuse(command, "--plot %s", err.message);
+}
+
 static hsc_status make_texts(hsc__tokens *tokens, const hsc_tokenizer *tokenizer, hsc_error *err)
 {
     size_t n = tokens->encoding.n;

@@ -168,9 +168,10 @@ static hsc_status split(chooser *c, hsc_random *random, hsc_error *err)
 {
     int n = c->scan->n_clusters;
     double share = c->choice->held_out > 0 ? c->choice->held_out : 0.5;
+    HSC_FAIL_IF(!(share < 1), HSC_EINVAL, "the share that is held out is %g, it must be below 1", share);
     int n_held = (int)(share * n + 0.5);
     c->n_choosing = n - n_held;
-    HSC_FAIL_IF(!(share < 1) || n_held < 2 || c->n_choosing < 2, HSC_EINVAL,
+    HSC_FAIL_IF(n_held < 2 || c->n_choosing < 2, HSC_EINVAL,
                 "%d clusters cannot be split into %d that choose and %d that judge: two a side at least", n,
                 c->n_choosing, n_held);
     HSC_TRY(hsc_random_permutation(random, n, c->order, err));

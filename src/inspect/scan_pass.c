@@ -190,8 +190,9 @@ static hsc_status share_round(const batch *b, const int *pairs, int n, hsc_error
     size_t row = 2 * (size_t)scan->n_heads;
     hsc_seen *all = hsc__calloc((size_t)n * row, sizeof *all);
     size_t *starts = hsc__calloc((size_t)team->n_ranks + 1, sizeof *starts);
-    hsc_status status = hsc__fail_memory(err, (size_t)n * row * sizeof *all, "the weights of a round");
-    if (all && starts) {
+    hsc_status status = HSC_OK;
+    if (!all || !starts) status = hsc__fail_memory(err, (size_t)n * row * sizeof *all, "the weights of a round");
+    if (status == HSC_OK) {
         for (int r = 0; r <= team->n_ranks; r++)
             starts[r] = (size_t)part_start(n, team->n_ranks, r) * row * sizeof *all;
         for (int k = 0; k < n; k++)

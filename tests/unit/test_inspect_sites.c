@@ -1,5 +1,6 @@
 /* hsc_site_row is what a pass records of every site: in both stacks of an encoder-decoder, and where an output matrix
  * reads fewer numbers than a layer writes. */
+#include "headscope/analysis.h"
 #include "headscope/intervene.h"
 #include "tiny_model.h"
 
@@ -58,6 +59,9 @@ static const tensor t5[] = {
     {                                                                                                                  \
         at ".bias", out, 0                                                                                             \
     }
+#define OPT_CONFIG                                                                                                     \
+    "{\"model_type\":\"opt\",\"vocab_size\":23,\"hidden_size\":16,\"word_embed_proj_dim\":6,\"ffn_dim\":48,"           \
+    "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":32}"
 static const tensor opt[] = {
     {"model.decoder.embed_tokens.weight", 23, 6},
     {"model.decoder.project_in.weight", 16, 6},
@@ -121,11 +125,49 @@ static void test_narrow_head(void **state)
 {
     (void)state;
     tiny_model m;
-    make(&m,
-         "{\"model_type\":\"opt\",\"vocab_size\":23,\"hidden_size\":16,\"word_embed_proj_dim\":6,\"ffn_dim\":48,"
-         "\"num_hidden_layers\":1,\"num_attention_heads\":2,\"max_position_embeddings\":32}",
-         opt, sizeof opt / sizeof *opt);
+    make(&m, OPT_CONFIG, opt, sizeof opt / sizeof *opt);
     compare(&m, false);
+}
+
+static hsc_status one_text(void *user, int64_t index, hsc_corpus_text *out, int *is_end, hsc_error *err)
+{
+    (void)err;
+    *is_end = index > 0;
+    out->ids = user;
+    out->n_tokens = 5;
+    return HSC_OK;
+}
+
+/* An export of the narrow site is what a pass records. */
+static void test_export(void **state)
+{
+    (void)state;
+    tiny_model m;
+    hsc_model *model;
+    hsc_session *s;
+    hsc_view view;
+    hsc_error err = {0};
+    hsc_token ids[] = {3, 1, 4, 1, 5};
+    float rows[5 * 6];
+    char path[128];
+    make(&m, OPT_CONFIG, opt, sizeof opt / sizeof *opt);
+    OK(hsc_model_open(&model, m.dir, NULL, &err));
+    snprintf(path, sizeof path, "%s/rows.npy", m.dir);
+    OK(hsc_export(model, path, &(hsc_export_options){.site = HSC_LN_HEAD, .next = one_text, .user = ids}, NULL, &err));
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, -(long)sizeof rows, SEEK_END), 0);
+    assert_int_equal(fread(rows, 1, sizeof rows, f), sizeof rows);
+    fclose(f);
+    unlink(path);
+    OK(hsc_session_new(&s, model, NULL, &err));
+    OK(hsc_session_record(s, &(hsc_record){HSC_LN_HEAD, -1, -1, -1}, &err));
+    OK(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = 5, .logits = HSC_LOGITS_ALL}, &err));
+    OK(hsc_session_activation(s, HSC_LN_HEAD, 0, 0, &view, &err));
+    assert_memory_equal(rows, view.data, sizeof rows);
+    hsc_session_free(s);
+    hsc_model_close(model);
+    tiny_remove(&m);
 }
 
 int main(void)
@@ -133,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_stacks),
         cmocka_unit_test(test_narrow_head),
+        cmocka_unit_test(test_export),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
