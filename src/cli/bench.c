@@ -92,9 +92,9 @@ typedef struct job {
     hsc__ids both; /* pairs */
     bool captures[N_CAPTURES];
     hsc__opened opened;
-    const char *dtype; /* of most weights */
-    hsc_token *ids;    /* as many as the longest test takes */
-    double *rates;     /* [repeats] */
+    const char *dtype;       /* of most weights */
+    hsc_token *ids;          /* as many as the longest test takes */
+    double *rates;           /* [repeats] */
     int name_cells, n_tests; /* name_cells is 0 until the table's head was printed */
     json_t *results;
 } job;
