@@ -162,7 +162,8 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_circuit_copying(const hsc_model *model, co
 /* The eigenvalue copying score of every head (Elhage et al. 2021, "Summarizing OV/QK matrices"): the sum of the
  * eigenvalues of W_U W_O W_V W_E over the sum of their absolute values, from -1 to 1. Near 1 the head makes the words
  * that it looks at likelier, near -1 less likely. Norms are folded in by their gains (a layer norm's mean, too), as
- * TransformerLens's fold_ln does; biases, positions and feed-forwards are left out, so words come in as embeddings.
+ * TransformerLens's fold_ln does; biases, positions and feed-forwards are left out, so words come in as embeddings
+ * (normed where the model norms them: BLOOM).
  * scores: [n_layers * n_heads]; NaN where there is none. Of the options n_threads, tell (blocks of words, then layers)
  * and user count. As hsc_circuit_run; HSC_EUNSUPPORTED besides: an embedding narrower than the stream. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_circuit_eigen(const hsc_model *model, const hsc_circuit_options *options,

@@ -38,10 +38,12 @@ static void centre(run *r)
             r->middle[i * d + k] -= r->in_sums[i] * r->out_sums[k] / (float)r->config->d_vocab;
 }
 
-/* middle = W_E^T W_U, with the last norm folded into W_U. */
+/* middle = W_E^T W_U, with the last norm folded into W_U. Words come in as they enter the first block. */
 static hsc_status make_middle(run *r, const hsc_circuit_options *o, hsc_error *err)
 {
     int d = r->config->d_model, v = r->config->d_vocab;
+    const hsc__norm *first = &r->desc->ln_embed;
+    const hsc__nn_norm norm = {r->desc->norm_kind, first->gain, first->bias, r->desc->norm_eps, d};
     int32_t ids[ROWS];
     memset(r->middle, 0, (size_t)d * (size_t)d * sizeof *r->middle);
     memset(r->in_sums, 0, (size_t)d * sizeof *r->in_sums);
@@ -50,6 +52,7 @@ static hsc_status make_middle(run *r, const hsc_circuit_options *o, hsc_error *e
         int n = v - from < ROWS ? v - from : ROWS;
         for (int i = 0; i < n; i++) ids[i] = from + i;
         hsc__nn_table_rows(&r->exec, &r->desc->embed, ids, n, r->in);
+        if (first->present) hsc__nn_norm_rows(&r->exec, &norm, r->in, n, r->in);
         hsc__nn_table_rows(&r->exec, &r->desc->unembed, ids, n, r->out);
         hsc__dense_fold(&r->desc->ln_final, r->desc->norm_kind, r->out, n, d);
         hsc__nn_column_sums(&r->exec, r->in, n, d, r->in_sums);

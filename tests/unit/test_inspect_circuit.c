@@ -354,16 +354,18 @@ static void test_out_of_memory(void **unused)
     (void)unused;
     failing_alloc a;
     static float scores[256];
+    static double eigen[256];
     failing_alloc_install(&a, 0);
     open_tiny(true);
     long held = a.held;
-    for (int what = 0; what < 2; what++) {
+    for (int what = 0; what < 3; what++) {
         hsc_status status = HSC_ENOMEM;
         hsc_circuit c = {0};
         for (long k = 1; status != HSC_OK && k < 500; k++) {
             a.fail_at = a.calls + k;
-            status = what ? hsc_composition(model, HSC_COMPOSE_K, 2, scores, &err)
-                          : hsc_circuit_run(model, 1, 0, NULL, &c, &err);
+            status = what == 0   ? hsc_circuit_run(model, 1, 0, NULL, &c, &err)
+                     : what == 1 ? hsc_composition(model, HSC_COMPOSE_K, 2, scores, &err)
+                                 : hsc_circuit_eigen(model, NULL, eigen, &err);
             assert_true(status == HSC_OK || status == HSC_ENOMEM);
             if (status != HSC_OK) assert_int_equal(a.held, held);
         }
@@ -375,10 +377,38 @@ static void test_out_of_memory(void **unused)
     failing_alloc_remove();
 }
 
+/* Behind a norm of the embedding (BLOOM) the length of a word's row says nothing, so no score knows it. */
+static void test_embedding_norm(void **state)
+{
+    (void)state;
+    double scores[2][TINY_LAYERS * 6];
+    char path[128];
+    tiny_bloom(&m);
+    tiny_add(&m, "lm_head.weight", V, 48, 1, 0);
+    snprintf(path, sizeof path, "%s/config.json", m.dir);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("{\"model_type\":\"bloom\",\"hidden_size\":48,\"n_layer\":3,\"n_head\":6,\"vocab_size\":97,"
+          "\"tie_word_embeddings\":false}",
+          f);
+    fclose(f);
+    for (int run = 0; run < 2; run++) {
+        float *words = (float *)(uintptr_t)m.arrays[0].data;
+        assert_string_equal(m.arrays[0].name, "transformer.word_embeddings.weight");
+        for (int i = 0; run && i < V * 48; i++) words[i] *= (float)(1 + i / 48 % 7);
+        tiny_save(&m);
+        assert_int_equal(hsc_model_open(&model, m.dir, NULL, &err), HSC_OK);
+        assert_int_equal(hsc_circuit_eigen(model, NULL, scores[run], &err), HSC_OK);
+        hsc_model_close(model);
+    }
+    for (int i = 0; i < TINY_LAYERS * 6; i++) assert_true(fabs(scores[0][i] - scores[1][i]) < 1e-3);
+    tiny_remove(&m);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_circuit), cmocka_unit_test(test_copying),
-                                       cmocka_unit_test(test_composition), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_out_of_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_circuit),       cmocka_unit_test(test_copying),
+                                       cmocka_unit_test(test_composition),   cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_embedding_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
