@@ -45,6 +45,9 @@ hsc_status hsc__items_add_text(hsc__items *items, const hsc__opened *opened, con
     hsc_encoding encoding = {0};
     HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err));
     hsc_status status = hsc_encode(tokenizer, text, n, flags, &encoding, err);
+    if (status == HSC_OK && encoding.n > (size_t)opened->config->n_ctx)
+        status = hsc__fail(err, HSC_EINVAL, 0, "the text has %zu tokens, the context of %s %d", encoding.n,
+                           opened->name, opened->config->n_ctx);
     if (status == HSC_OK) status = add(items, encoding.ids, encoding.n, err);
     hsc_encoding_free(&encoding);
     return status;

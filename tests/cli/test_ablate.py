@@ -172,6 +172,17 @@ class Ablate(ProgramTest):
             self.good("ablate", "-m", STORIES, TEXT, *METRIC, "--plot", self.folder / name)
             self.assertGreater((self.folder / name).stat().st_size, 1000)
 
+    def test_text_longer_than_the_context(self):
+        """Of a file the line is named; of a pair file both wordings are left out."""
+        long = "Once upon a time. " * 200
+        file = self.folder / "texts.txt"
+        file.write_text(f"Hello there.\n{long}\n")
+        self.bad(1, "ablate", "-m", STORIES, "--file", file, "--metric", "loss", says=["line 2: the text has", "512"])
+        file.write_text(MARKED.splitlines()[0] + f"\n{long}{MARKED}")
+        skipped = self.ablate("--pairs", file, "--heads", "L1H1", "--no-controls")["skipped"]
+        self.assertEqual([s["line"] for s in skipped], [2, 3])
+        self.assertIn("the text has", skipped[0]["why"])
+
     def test_one_head_a_layer(self):
         """Its name is H0, in the table and in the JSON."""
         model = self.folder / "model"
