@@ -412,6 +412,9 @@ HSC_API int hsc_model_has_site(const hsc_model *model, hsc_site site);
  * decoder's; 1 for a site that exists once, 0 where there is none. */
 HSC_API int hsc_model_site_layers(const hsc_model *model, hsc_site site);
 
+/* Non-zero: a row of the site belongs to a token of the source (an encoder's sites, cross_k and cross_v). */
+HSC_API int hsc_site_is_of_source(hsc_site site);
+
 /* The arithmetic of the products with weights, named in every result; norms, attention and sums are always float32.
  *   HSC_COMPUTE_F32   exact on dequantised weights: the default wherever figures are read.
  *   HSC_COMPUTE_BF16  activations and weights rounded to bfloat16, sums in float32.

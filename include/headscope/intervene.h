@@ -6,7 +6,9 @@
  *   variant   edits that are made in one run of the text. No edits: the run as it is, to the last bit.
  *   lab       one text, run as it is, and then as often as one likes with edits. A run begins at the first layer that
  *             its edits touch, and in a causal model at the first position: what lies before is taken from the run as
- *             it is. Runs go through the layers together. None of this changes a bit of any result.
+ *             it is. Runs go through the layers together. None of this changes a bit of any result. Of an
+ *             encoder-decoder the text is the target, about a source; edits of the encoder, or of what the decoder
+ *             makes of its output (cross_k, cross_v), run both anew.
  *
  * Layers, heads, kv heads and positions count from 0. Every figure is float32 arithmetic of the compute kind chosen.
  */
@@ -26,7 +28,8 @@ typedef struct hsc_edit {
     hsc_site site;
     int layer;            /* ignored for a site that exists once */
     int head;             /* attn_scores and pattern: of which head; other sites ignore it */
-    int first_pos, n_pos; /* positions; for attn_scores and pattern the queries. n_pos 0: up to the last */
+    int first_pos, n_pos; /* positions, of the source for an encoder's site, cross_k and cross_v; for attn_scores and
+                           * pattern the queries. n_pos 0: up to the last */
     int first, n;         /* numbers of a row; for attn_scores and pattern the keys. n 0: up to the last */
     float keep;
     float constant;      /* what is added when values is NULL */
@@ -35,9 +38,9 @@ typedef struct hsc_edit {
     size_t stride;       /* floats from one position to the next; 0: every position gets the same n */
 } hsc_edit;
 
-/* An edit of one head's part of q, k, v, rot_q, rot_k or z, at every position: sets site, layer, first and n and zeroes
- * the rest, which sets that part to 0. For k, v and rot_k `head` counts kv heads. HSC_EINVAL: no such layer, head or
- * site. */
+/* An edit of one head's part of q, k, v, rot_q, rot_k or z (or of their like in cross-attention or an encoder), at
+ * every position: sets site, layer, first and n and zeroes the rest, which sets that part to 0. For k, v and rot_k
+ * `head` counts kv heads. HSC_EINVAL: no such layer, head or site. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_edit_head(hsc_edit *out, const hsc_model *model, hsc_site site, int layer,
                                                 int head, hsc_error *err);
 
@@ -69,12 +72,16 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_lab_new(hsc_lab **out, const hsc_model *mo
                                               hsc_error *err);
 HSC_API void hsc_lab_free(hsc_lab *lab);
 
+/* The source that the texts from now on are about; an encoder-decoder wants one before its first text. HSC_EINVAL: the
+ * model has no encoder, or the source does not fit its context. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_lab_source(hsc_lab *lab, const hsc_token *ids, int n_tokens, hsc_error *err);
+
 /* Keeps a site of every run from now on, the one as it is and the variants: hsc_lab_clean and hsc_trial have it. As
  * hsc_session_record. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_lab_keep(hsc_lab *lab, hsc_site site, int layer, hsc_error *err);
 
 /* Takes a text [n_tokens] and runs it as it is. Memory: (n_layers + 1) * n_tokens * d_model floats and the cache.
- * HSC_EINVAL: as hsc_forward. HSC_ENOMEM. */
+ * HSC_EINVAL: as hsc_forward, or an encoder-decoder has no source. HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_lab_text(hsc_lab *lab, const hsc_token *ids, int n_tokens, hsc_error *err);
 
 /* Of the run as it is: logits [n_rows][d_vocab], one row or n_tokens; a site that was kept, or resid_pre of any layer,
@@ -127,7 +134,7 @@ typedef struct hsc_path_end {
  * receiver's layer as well. Memory: n_senders * n_receivers * n_tokens * d_head floats
  * at most.
  * HSC_EINVAL: texts of different lengths, a head that the model lacks, an input that is none. HSC_ENOTFOUND: a site is
- * not kept. As hsc_lab_run.
+ * not kept. HSC_EUNSUPPORTED: an encoder-decoder. As hsc_lab_run.
  */
 HSC_API HSC_MUST_CHECK hsc_status hsc_path_patch(hsc_lab *base, const hsc_lab *source, const hsc_head_place *senders,
                                                  int n_senders, const hsc_path_end *end, hsc_trial_fn fn, void *user,
@@ -147,25 +154,28 @@ typedef struct hsc_mediation {
     double *indirect;    /* [n_layers * n_heads], the caller's; NULL: not wanted */
     double *direct;      /* [n_layers * n_heads] */
 } hsc_mediation;
-/* HSC_EINVAL: texts of different lengths, or a token outside the vocabulary. HSC_ENOTFOUND: z is not kept. As
- * hsc_lab_run besides. */
+/* HSC_EINVAL: texts of different lengths, or a token outside the vocabulary. HSC_ENOTFOUND: z is not kept.
+ * HSC_EUNSUPPORTED: an encoder-decoder. As hsc_lab_run besides. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_mediate(hsc_lab *clean, hsc_lab *other, hsc_token right, hsc_token wrong,
                                               hsc_mediation *out, hsc_error *err);
 
 /* ------------------------------------------------------------------------------------------- what to put there ---- */
 
 /* The mean of a site over texts, for mean ablation: position 0 of every text is left out, since the first token's
- * activations are like no other's. Texts stand end to end: ids [n_tokens], lengths [n_texts]. */
+ * activations are like no other's. Texts stand end to end: ids [n_tokens], lengths [n_texts]. Of an encoder-decoder
+ * each is about a source, end to end too; the positions of an encoder's site are the source's. */
 typedef struct hsc_texts {
     const hsc_token *ids;
     const int *lengths;
     int n_texts;
+    const hsc_token *sources;
+    const int *source_lengths; /* [n_texts] */
 } hsc_texts;
 
 /* out: [n_layers][row], row being the numbers of a row of the site. With by_position not 0 all texts have the same
  * length n and out is [n_layers][n][row], position 0 among them. Sums are in float64 in the order of the texts.
- * HSC_EINVAL: a site without rows or that exists once, no position past the first, lengths that differ.
- * As hsc_forward besides. */
+ * HSC_EINVAL: a site without rows or that exists once, no position past the first, lengths that differ, an
+ * encoder-decoder without sources. As hsc_forward besides. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_site_mean(const hsc_model *model, hsc_site site, const hsc_texts *texts,
                                                 int by_position, const hsc_lab_options *options, float *out,
                                                 hsc_error *err);

@@ -22,6 +22,7 @@ static const hsc__option options[] = {
            "candidate that it means. Or JSONL with \"prompt\", \"right\" and \"wrong\". The metric is the logit of the "
            "right answer's first token minus the wrong one's."),
     OPTION("ids", 0, HSC__OPT_IDS, "IDS", ids, 0, 0, "Token ids such as 1,2,3 instead of TEXT."),
+    HSC__OPTIONS_TARGET(hsc__ablate_options, target),
     OPTION("limit", 0, HSC__OPT_INT, "N", limit, 1, INT32_MAX, "The first N lines of the file. Default: all."),
     OPTION("positions", 0, HSC__OPT_TEXT, "A-B", range, 0, 0,
            "With loss: only the tokens at positions A to B, from 0. Default: 1 to the last."),
@@ -29,6 +30,9 @@ static const hsc__option options[] = {
            "With loss and a named set: the loss of every token before and after, and by how far into the text it "
            "stands; of a file, the tokens that change most."),
     HSC__OPTION_HEADING("What is ablated. Default: every head in turn"),
+    OPTION("side", 0, HSC__OPT_CHOICE, "cross|encoder|decoder", side, 0, 0,
+           "Of an encoder-decoder: whose heads, layers and neurons are meant; cross (default) is the decoder's "
+           "attention to the source."),
     OPTION("sweep", 0, HSC__OPT_CHOICE, "heads|attn|mlp|layers|neurons", sweep, 0, 0,
            "In turn: every head (default), every layer's attention, its MLP, both, or every neuron of --layer."),
     OPTION("layer", 0, HSC__OPT_LAYERS, "LAYERS", layers, 0, 0, "Sweep these layers alone: L4, L0-L11."),
@@ -80,7 +84,10 @@ static const hsc__command command = {
         "Each run begins at the ablated layer, on what the run as it is left before it; heads of a layer run "
         "together. Quantised files work as they are.\n"
         "A sweep is a search: its largest effect is the largest of many, so test that head on other texts. Zero is "
-        "a value that a head may never take; compare --how mean.",
+        "a value that a head may never take; compare --how mean.\n"
+        "An encoder-decoder (T5, BART, Marian) reads TEXT and is asked about --target: its loss, the end of it "
+        "included, or a logit where it goes on. A line of a file, of --corpus and a --donor are then a source and a "
+        "target with a tab between them.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope ablate -m gpt2 --metric \"logit: Mary - John\" \\\n"
@@ -91,9 +98,12 @@ static const hsc__command command = {
                 "headscope ablate -m gpt2 --metric loss --file texts.txt --sweep mlp\n"
                 "    what each MLP is worth in nats a token\n"
                 "headscope ablate -m gpt2 --pairs ioi.jsonl --how mean --corpus texts.txt --plot a.png\n"
-                "    mean ablation, the map as a picture",
+                "    mean ablation, the map as a picture\n"
+                "headscope ablate -m opus --metric loss \"Good day\" --target \"Guten Tag\" --side encoder\n"
+                "    which of the encoder's heads a translation needs",
     .min_args = 0,
     .max_args = 1,
+    .encoder_decoders = true,
 };
 
 static bool parse_range(const char *text, hsc__metric *metric)
@@ -126,8 +136,11 @@ static int check(hsc__ablate *j, const hsc__args *args)
     const hsc__ablate_options *v = j->options;
     int n_inputs = args->n + (v->file != NULL) + (v->pairs != NULL) + (v->ids.ids != NULL);
     bool set = v->heads.n || v->attn.n || v->mlp.n || v->neurons.n;
+    bool target = v->target.text || v->target.ids.ids;
     if (v->json && v->csv) return hsc__cli_misuse(&command, "--json and --csv: one of the two");
     if (n_inputs != 1) return hsc__cli_misuse(&command, "give one of TEXT, --file, --pairs and --ids");
+    if (target && (v->file || v->pairs)) return hsc__cli_misuse(&command, "--target goes with TEXT or --ids");
+    if (hsc__target_check(&command, &v->target) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     int status = check_metric(j);
     if (status != HSC__CLI_GO_ON) return status;
     if (set && v->sweep) return hsc__cli_misuse(&command, "--sweep takes parts in turn, a named set goes together");
@@ -148,12 +161,56 @@ static int check(hsc__ablate *j, const hsc__args *args)
     return hsc__check_plot(&command, v->plot);
 }
 
+/* A text or ids of an encoder-decoder are the source, and the target what was given or what the model writes. */
+static hsc_status read_source(hsc__ablate *j, const hsc__args *args, unsigned flags, hsc_error *err)
+{
+    const hsc__ablate_options *v = j->options;
+    const hsc_tokenizer *tokenizer = NULL;
+    hsc__tokens source = {0}, target = {0};
+    hsc__target_options how = v->target;
+    hsc__pass_options pass = {.compute = v->compute};
+    how.with_end = j->items.with_end;
+    if (!v->ids.ids) HSC_TRY(hsc__cli_tokenizer(&j->opened, &tokenizer, err));
+    hsc_status status = v->ids.ids
+                            ? hsc__tokens_from_ids(&source, hsc_model_tokenizer(j->opened.model, NULL), &v->ids, err)
+                            : hsc__tokens_encode(&source, tokenizer, args->list[0], strlen(args->list[0]), flags, err);
+    if (status == HSC_OK && source.encoding.n == 0) status = hsc__fail(err, HSC_EINVAL, 0, "the text has no tokens");
+    if (status == HSC_OK)
+        status = hsc__target_find(&j->opened, &how, &pass, v->threads, source.encoding.ids, (int)source.encoding.n,
+                                  &target, err);
+    hsc__ids ids = {target.encoding.ids, target.encoding.n};
+    if (status == HSC_OK) status = hsc__items_add_target(&j->items, source.encoding.ids, source.encoding.n, &ids, err);
+    hsc__tokens_free(&source);
+    hsc__tokens_free(&target);
+    return status;
+}
+
+/* Whose heads are meant. */
+static hsc_status choose_side(hsc__ablate *j, hsc_error *err)
+{
+    const hsc__ablate_options *v = j->options;
+    const hsc_config *encoder = hsc_model_encoder(j->opened.model);
+    HSC_TRY(hsc__target_allowed(&j->opened, &v->target, err));
+    HSC_FAIL_IF(v->side >= 0 && !encoder, HSC_EINVAL,
+                "--side is about encoder-decoders; %s (%s) has one stack of blocks", j->opened.name,
+                j->opened.config->arch);
+    HSC_FAIL_IF(v->pairs && encoder, HSC_EUNSUPPORTED, "--pairs: prompts that go on are not what %s (%s) writes",
+                j->opened.name, j->opened.config->arch);
+    j->side = !encoder ? HSC__SIDE_OWN : v->side < 0 ? HSC__SIDE_CROSS : 1 + v->side;
+    j->stack = j->side == HSC__SIDE_ENCODER ? encoder : j->opened.config;
+    return HSC_OK;
+}
+
 static hsc_status read_items(hsc__ablate *j, const hsc__args *args, hsc_error *err)
 {
     const hsc__ablate_options *v = j->options;
     unsigned flags = hsc__encode_flags(v->no_special, v->parse_special);
+    bool reads_source = hsc_model_encoder(j->opened.model) != NULL;
+    HSC_TRY(choose_side(j, err));
+    j->items.with_end = j->metric.kind == HSC__METRIC_LOSS;
     if (v->pairs) return hsc__items_add_pairs(&j->items, &j->opened, v->pairs, flags, v->limit, err);
     if (v->file) HSC_TRY(hsc__items_add_lines(&j->items, &j->opened, v->file, flags, v->limit, err));
+    else if (reads_source) HSC_TRY(read_source(j, args, flags, err));
     else if (v->ids.ids) HSC_TRY(hsc__items_add_ids(&j->items, &v->ids, err));
     else HSC_TRY(hsc__items_add_text(&j->items, &j->opened, args->list[0], strlen(args->list[0]), flags, err));
     hsc_token a, b;
@@ -186,7 +243,7 @@ static void free_job(hsc__ablate *j)
 
 int hsc__cli_ablate(int argc, char **argv)
 {
-    hsc__ablate_options v = {.top = 10};
+    hsc__ablate_options v = {.top = 10, .side = -1};
     hsc__ablate j = {.options = &v};
     hsc__args args;
     hsc_error err = {0};
@@ -201,5 +258,6 @@ int hsc__cli_ablate(int argc, char **argv)
     }
     free_job(&j);
     hsc__free(v.ids.ids);
+    hsc__free(v.target.ids.ids);
     return result;
 }

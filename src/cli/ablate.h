@@ -4,22 +4,25 @@
 #define HSC_CLI_ABLATE_H
 
 #include "cli/intervene.h"
+#include "cli/target.h"
 #include "headscope/inspect.h"
 
 typedef struct hsc__ablate_options {
     const char *model, *file, *pairs, *metric, *corpus, *then, *plot;
     hsc__texts donors;
     hsc__ids ids;
+    hsc__target_options target;
     hsc__heads heads, neurons;
     hsc__layers attn, mlp, layers;
     const char *range;
-    int how, sweep; /* HSC__ABLATE_*, HSC__SWEEP_* */
-    int n_donors;   /* of resample over a pair file; 0: the twin */
+    int how, sweep, side; /* HSC__ABLATE_*, HSC__SWEEP_*, HSC__SIDE_* less 1; -1: none was given */
+    int n_donors;         /* of resample over a pair file; 0: the twin */
     int limit, top, threads, compute, seed;
     bool by_position, per_token, no_special, parse_special, no_controls, json, csv;
 } hsc__ablate_options;
 
 enum { HSC__ABLATE_ZERO, HSC__ABLATE_MEAN, HSC__ABLATE_RESAMPLE };
+enum { HSC__SIDE_OWN, HSC__SIDE_CROSS, HSC__SIDE_ENCODER, HSC__SIDE_DECODER };
 enum { HSC__SWEEP_HEADS, HSC__SWEEP_ATTN, HSC__SWEEP_MLP, HSC__SWEEP_LAYERS, HSC__SWEEP_NEURONS };
 
 /* What is ablated of one layer. index: a head of HSC_Z or a neuron of HSC_MLP_POST; -1: the whole of attn_out or
@@ -51,6 +54,8 @@ enum { HSC__ABLATE_CONTROLS = 10 };
 typedef struct hsc__ablate {
     const hsc__ablate_options *options;
     hsc__opened opened;
+    int side;                /* HSC__SIDE_*: whose heads and neurons units are */
+    const hsc_config *stack; /* the blocks of that side */
     hsc__metric metric;
     hsc__items items;
     hsc__unit *units;
@@ -73,6 +78,11 @@ typedef struct hsc__ablate {
 } hsc__ablate;
 
 hsc_status hsc__ablate_run(hsc__ablate *job, hsc_error *err);
+
+/* Units are named by the sites of a model of one stack; this is the site that is meant on the job's side. */
+hsc_site hsc__ablate_site(const hsc__ablate *job, hsc_site site);
+/* The rows that such a site has in a text: tokens of the text, or of its source. */
+int hsc__ablate_rows(const hsc__ablate *job, const hsc__item *item);
 
 /* ---- ablate_fill.c ---- */
 

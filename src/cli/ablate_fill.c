@@ -11,29 +11,52 @@ hsc_lab_options hsc__ablate_lab_options(const hsc__ablate *j)
                              .logits = hsc__metric_rows(&j->metric)};
 }
 
+static void free_texts(hsc_texts *texts)
+{
+    hsc__free((void *)(uintptr_t)texts->ids);
+    hsc__free((void *)(uintptr_t)texts->lengths);
+    hsc__free((void *)(uintptr_t)texts->sources);
+    hsc__free((void *)(uintptr_t)texts->source_lengths);
+}
+
+/* The texts end to end, and their sources where they have some. */
+static hsc_status join(const hsc__items *items, hsc_texts *out, hsc_error *err)
+{
+    size_t n = 0, n_source = 0;
+    for (size_t i = 0; i < items->n; i++) n += (size_t)items->list[i].n_tokens;
+    for (size_t i = 0; i < items->n; i++) n_source += (size_t)items->list[i].n_source;
+    hsc_token *ids = hsc__malloc(n * sizeof *ids), *sources = n_source ? hsc__malloc(n_source * sizeof *ids) : NULL;
+    int *lengths = hsc__malloc(items->n * sizeof *lengths), *source_lengths = hsc__malloc(items->n * sizeof *lengths);
+    *out = (hsc_texts){
+        .ids = ids, .lengths = lengths, .n_texts = (int)items->n, .sources = sources, .source_lengths = source_lengths};
+    if (!ids || !lengths || !source_lengths || (n_source && !sources))
+        return hsc__fail_memory(err, (n + n_source) * sizeof *ids, "texts");
+    for (size_t i = 0, at = 0, at_source = 0; i < items->n; i++) {
+        const hsc__item *item = &items->list[i];
+        lengths[i] = item->n_tokens;
+        source_lengths[i] = item->n_source;
+        memcpy(ids + at, item->ids, (size_t)item->n_tokens * sizeof *ids);
+        if (sources) memcpy(sources + at_source, item->source, (size_t)item->n_source * sizeof *ids);
+        at += (size_t)item->n_tokens;
+        at_source += (size_t)item->n_source;
+    }
+    return HSC_OK;
+}
+
 static hsc_status fill_mean(hsc__ablate *j, hsc_site site, const hsc__items *corpus, hsc_error *err)
 {
-    size_t n_ids = 0, at = 0;
-    int n_pos = j->options->by_position ? corpus->list[0].n_tokens : 1;
-    for (size_t i = 0; i < corpus->n; i++) n_ids += (size_t)corpus->list[i].n_tokens;
-    size_t n = (size_t)j->opened.config->n_layers * (size_t)n_pos * (size_t)hsc_site_row(j->opened.model, site);
-    hsc_token *ids = hsc__malloc(n_ids * sizeof *ids);
-    int *lengths = hsc__malloc(corpus->n * sizeof *lengths);
+    hsc_site meant = hsc__ablate_site(j, site);
+    int n_pos = j->options->by_position ? hsc__ablate_rows(j, &corpus->list[0]) : 1;
+    size_t n = (size_t)j->stack->n_layers * (size_t)n_pos * (size_t)hsc_site_row(j->opened.model, meant);
+    hsc_texts texts = {0};
+    hsc_lab_options o = hsc__ablate_lab_options(j);
     j->fills[site] = hsc__malloc(n * sizeof(float));
-    hsc_status status = hsc__fail_memory(err, n * sizeof(float), "means");
-    if (ids && lengths && j->fills[site]) {
-        for (size_t i = 0; i < corpus->n; i++) {
-            lengths[i] = corpus->list[i].n_tokens;
-            memcpy(ids + at, corpus->list[i].ids, (size_t)lengths[i] * sizeof *ids);
-            at += (size_t)lengths[i];
-        }
-        hsc_texts texts = {ids, lengths, (int)corpus->n};
-        hsc_lab_options o = hsc__ablate_lab_options(j);
-        status = hsc_site_mean(j->opened.model, site, &texts, j->options->by_position, &o, j->fills[site], err);
-    }
+    if (!j->fills[site]) return hsc__fail_memory(err, n * sizeof(float), "means");
+    hsc_status status = join(corpus, &texts, err);
+    if (status == HSC_OK)
+        status = hsc_site_mean(j->opened.model, meant, &texts, j->options->by_position, &o, j->fills[site], err);
     j->n_fill = n_pos;
-    hsc__free(ids);
-    hsc__free(lengths);
+    free_texts(&texts);
     return status;
 }
 
@@ -63,24 +86,25 @@ hsc_status hsc__ablate_fill_corpus(hsc__ablate *j, hsc_error *err)
 /* The donor's activations, position by position. */
 static hsc_status run_donor(hsc__ablate *j, const hsc__item *donor, hsc_lab *lab, hsc_error *err)
 {
-    size_t n_layers = (size_t)j->opened.config->n_layers;
+    size_t n_layers = (size_t)j->stack->n_layers;
     for (int i = 0; i < N_ABLATED; i++) {
-        if (uses_site(j, ablated_sites[i])) HSC_TRY(hsc_lab_keep(lab, ablated_sites[i], -1, err));
+        if (uses_site(j, ablated_sites[i])) HSC_TRY(hsc_lab_keep(lab, hsc__ablate_site(j, ablated_sites[i]), -1, err));
     }
+    if (donor->source) HSC_TRY(hsc_lab_source(lab, donor->source, donor->n_source, err));
     HSC_TRY(hsc_lab_text(lab, donor->ids, donor->n_tokens, err));
     for (int i = 0; i < N_ABLATED; i++) {
-        hsc_site site = ablated_sites[i];
-        size_t n = (size_t)donor->n_tokens * (size_t)hsc_site_row(j->opened.model, site);
+        hsc_site site = ablated_sites[i], meant = hsc__ablate_site(j, site);
+        size_t n = (size_t)hsc__ablate_rows(j, donor) * (size_t)hsc_site_row(j->opened.model, meant);
         if (!uses_site(j, site)) continue;
         if (!j->fills[site]) j->fills[site] = hsc__malloc(n_layers * n * sizeof(float));
         if (!j->fills[site]) return hsc__fail_memory(err, n_layers * n * sizeof(float), "a donor's activations");
         for (size_t layer = 0; layer < n_layers; layer++) {
             hsc_view view;
-            HSC_TRY(hsc_lab_clean(lab, site, (int)layer, &view, err));
+            HSC_TRY(hsc_lab_clean(lab, meant, (int)layer, &view, err));
             memcpy(j->fills[site] + layer * n, view.data, n * sizeof(float));
         }
     }
-    j->n_fill = donor->n_tokens;
+    j->n_fill = hsc__ablate_rows(j, donor);
     return HSC_OK;
 }
 
@@ -102,13 +126,14 @@ static hsc_status fill_from_item(hsc__ablate *j, const hsc__item *donor, hsc_err
 
 static hsc_status fill_from_text(hsc__ablate *j, const char *text, hsc_error *err)
 {
-    hsc__items donor = {0};
+    hsc__items donor = {.with_end = j->items.with_end};
     unsigned flags = hsc__encode_flags(j->options->no_special, j->options->parse_special);
     hsc_status status = hsc__items_add_text(&donor, &j->opened, text, strlen(text), flags, err);
-    if (status == HSC_OK && donor.list[0].n_tokens != j->items.list[0].n_tokens)
+    int n = status == HSC_OK ? hsc__ablate_rows(j, &donor.list[0]) : 0, wanted = hsc__ablate_rows(j, &j->items.list[0]);
+    if (status == HSC_OK && n != wanted)
         status = hsc__fail(err, HSC_EINVAL, 0,
-                           "--donor: '%s' has %d tokens, the text has %d: a donor gives each position its own", text,
-                           donor.list[0].n_tokens, j->items.list[0].n_tokens);
+                           "--donor: '%s' has %d tokens, the text has %d: a donor gives each position its own", text, n,
+                           wanted);
     if (status == HSC_OK) status = fill_from_item(j, &donor.list[0], err);
     hsc__items_free(&donor);
     return status;

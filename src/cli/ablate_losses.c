@@ -76,7 +76,7 @@ static hsc_status find_ranges(const hsc__ablate *j, range *ranges, int *n, hsc_e
 
 static void add_token(const hsc__ablate *j, hsc__string *out, hsc_token id)
 {
-    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(j->opened.model, NULL);
+    const hsc_tokenizer *tokenizer = hsc_model_target_tokenizer(j->opened.model, NULL);
     size_t n = 0;
     const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &n) : NULL;
     if (bytes) hsc__text_repr(out, bytes, n);

@@ -53,7 +53,8 @@ static void add_header(const hsc__ablate *j, hsc__string *out)
                                          "every layer's MLP in turn", "every layer's attention and MLP in turn",
                                          "every neuron in turn"};
     bool many = j->items.n > 1;
-    hsc__string_printf(out, "%s: ", j->opened.name);
+    static const char *const sides[] = {"", "in cross-attention, ", "in the encoder, ", "in the decoder, "};
+    hsc__string_printf(out, "%s: %s", j->opened.name, sides[j->side]);
     if (is_sweep(j)) {
         hsc__string_text(out, sweeps[j->options->sweep]);
     } else {
@@ -187,7 +188,7 @@ static hsc_status fill_map(const hsc__ablate *j, double *values, hsc__label *row
 
 static hsc_status show_map(const hsc__ablate *j, const char *path, hsc__string *out, hsc_error *err)
 {
-    size_t n_layers = (size_t)j->opened.config->n_layers;
+    size_t n_layers = (size_t)j->stack->n_layers;
     double *values = hsc__calloc(j->n_targets, sizeof *values);
     hsc__label *rows = hsc__calloc(n_layers, sizeof *rows);
     char(*names)[16] = hsc__calloc(n_layers, sizeof *names);
@@ -319,8 +320,8 @@ static json_t *json_units(const hsc__ablate *j, const hsc__target *t)
     json_t *list = json_array();
     for (int i = t->first; i < t->first + t->n; i++) {
         const hsc__unit *u = &j->units[i];
-        json_array_append_new(list, json_pack("{s:s,s:i,s:o}", "site", hsc_site_name(u->site), "layer", u->layer,
-                                              u->site == HSC_MLP_POST ? "neuron" : "head",
+        json_array_append_new(list, json_pack("{s:s,s:i,s:o}", "site", hsc_site_name(hsc__ablate_site(j, u->site)),
+                                              "layer", u->layer, u->site == HSC_MLP_POST ? "neuron" : "head",
                                               u->index >= 0 ? json_integer(u->index) : json_null()));
     }
     return list;

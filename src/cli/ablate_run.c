@@ -28,7 +28,7 @@ static hsc_status add_target(hsc__ablate *j, hsc__target_kind kind, size_t first
 static hsc_status add_sweep(hsc__ablate *j, hsc_error *err)
 {
     static const hsc_site sites[] = {HSC_Z, HSC_ATTN_OUT, HSC_MLP_OUT, HSC_ATTN_OUT, HSC_MLP_POST};
-    const hsc_config *c = j->opened.config;
+    const hsc_config *c = j->stack;
     int sweep = j->options->sweep, n = sweep == HSC__SWEEP_HEADS     ? c->n_heads
                                        : sweep == HSC__SWEEP_NEURONS ? c->d_mlp
                                                                      : 0; /* the layer's output as a whole */
@@ -48,8 +48,8 @@ static hsc_status add_sweep(hsc__ablate *j, hsc_error *err)
 static hsc_status add_layers(hsc__ablate *j, const hsc__layers *layers, hsc_site site, hsc_error *err)
 {
     if (!layers->n) return HSC_OK;
-    HSC_TRY(hsc__layers_check(layers, j->opened.config->n_layers, err));
-    for (int layer = 0; layer < j->opened.config->n_layers; layer++) {
+    HSC_TRY(hsc__layers_check(layers, j->stack->n_layers, err));
+    for (int layer = 0; layer < j->stack->n_layers; layer++) {
         if (hsc__layers_have(layers, layer)) HSC_TRY(add_unit(j, (hsc__unit){site, layer, -1}, err));
     }
     return HSC_OK;
@@ -57,7 +57,7 @@ static hsc_status add_layers(hsc__ablate *j, const hsc__layers *layers, hsc_site
 
 static hsc_status check_index(const hsc__ablate *j, const char *what, int layer, int index, int n, hsc_error *err)
 {
-    const hsc_config *c = j->opened.config;
+    const hsc_config *c = j->stack;
     HSC_FAIL_IF(layer >= c->n_layers, HSC_EINVAL, "there is no layer %d (L%d): %s has %d layers", layer + 1, layer,
                 j->opened.name, c->n_layers);
     HSC_FAIL_IF(index >= n, HSC_EINVAL, "there is no %s %d: a layer of %s has %d", what, index, j->opened.name, n);
@@ -67,7 +67,7 @@ static hsc_status check_index(const hsc__ablate *j, const char *what, int layer,
 static hsc_status add_heads(hsc__ablate *j, const hsc__heads *heads, hsc_error *err)
 {
     for (int i = 0; i < heads->n; i++) {
-        HSC_TRY(check_index(j, "head", heads->list[i].layer, heads->list[i].head, j->opened.config->n_heads, err));
+        HSC_TRY(check_index(j, "head", heads->list[i].layer, heads->list[i].head, j->stack->n_heads, err));
         HSC_TRY(add_unit(j, (hsc__unit){HSC_Z, heads->list[i].layer, heads->list[i].head}, err));
     }
     return HSC_OK;
@@ -76,7 +76,7 @@ static hsc_status add_heads(hsc__ablate *j, const hsc__heads *heads, hsc_error *
 static hsc_status add_neurons(hsc__ablate *j, const hsc__heads *neurons, hsc_error *err)
 {
     for (int i = 0; i < neurons->n; i++) {
-        HSC_TRY(check_index(j, "neuron", neurons->list[i].layer, neurons->list[i].head, j->opened.config->d_mlp, err));
+        HSC_TRY(check_index(j, "neuron", neurons->list[i].layer, neurons->list[i].head, j->stack->d_mlp, err));
         HSC_TRY(add_unit(j, (hsc__unit){HSC_MLP_POST, neurons->list[i].layer, neurons->list[i].head}, err));
     }
     return HSC_OK;
@@ -96,7 +96,7 @@ static bool in_set(const hsc__ablate *j, int layer, int head)
 /* A head of the layer that is neither in the set nor in the control that begins at unit `first`; -1: none is left. */
 static int draw_head(const hsc__ablate *j, hsc_random *random, int layer, size_t first)
 {
-    int n = 0, n_heads = j->opened.config->n_heads, chosen = -1;
+    int n = 0, n_heads = j->stack->n_heads, chosen = -1;
     for (int head = 0; head < n_heads; head++) {
         bool taken = in_set(j, layer, head);
         for (size_t i = first; i < j->n_units; i++) taken |= j->units[i].layer == layer && j->units[i].index == head;
@@ -146,7 +146,7 @@ static hsc_status add_then(hsc__ablate *j, int layer, int head, hsc_error *err)
 
 static hsc_status add_thens(hsc__ablate *j, hsc_error *err)
 {
-    const hsc_config *c = j->opened.config;
+    const hsc_config *c = j->stack;
     if (strcmp(j->options->then, "all") == 0) {
         for (int i = 0; i < c->n_layers * c->n_heads; i++) HSC_TRY(add_then(j, i / c->n_heads, i % c->n_heads, err));
         return HSC_OK;
@@ -176,13 +176,31 @@ static hsc_status make_targets(hsc__ablate *j, hsc_error *err)
     return j->options->then ? add_thens(j, err) : HSC_OK;
 }
 
+hsc_site hsc__ablate_site(const hsc__ablate *j, hsc_site site)
+{
+    bool cross = j->side == HSC__SIDE_CROSS, encoder = j->side == HSC__SIDE_ENCODER;
+    switch (site) {
+    case HSC_Z: return cross ? HSC_CROSS_Z : encoder ? HSC_ENC_Z : site;
+    case HSC_ATTN_OUT: return cross ? HSC_CROSS_ATTN_OUT : encoder ? HSC_ENC_ATTN_OUT : site;
+    case HSC_MLP_OUT: return encoder ? HSC_ENC_MLP_OUT : site;
+    case HSC_MLP_POST: return encoder ? HSC_ENC_MLP_POST : site;
+    default: return site;
+    }
+}
+
+int hsc__ablate_rows(const hsc__ablate *j, const hsc__item *item)
+{
+    return j->side == HSC__SIDE_ENCODER ? item->n_source : item->n_tokens;
+}
+
 /* ------------------------------------------------------------------------------------------------------- runs ---- */
 
 static hsc_edit edit_of(const hsc__ablate *j, const hsc__unit *u)
 {
-    size_t row = (size_t)hsc_site_row(j->opened.model, u->site);
-    int d = u->site == HSC_Z ? j->opened.config->d_head : 1;
-    hsc_edit e = {.site = u->site, .layer = u->layer};
+    hsc_site site = hsc__ablate_site(j, u->site);
+    size_t row = (size_t)hsc_site_row(j->opened.model, site);
+    int d = u->site == HSC_Z ? j->stack->d_head : 1;
+    hsc_edit e = {.site = site, .layer = u->layer};
     if (u->index >= 0) {
         e.first = u->index * d;
         e.n = d;
@@ -237,13 +255,15 @@ static hsc_status run_item(hsc__ablate *j, hsc_lab *lab, size_t i, hsc_error *er
     const hsc__item *item = &j->items.list[i];
     hsc_view logits;
     int n_donors = hsc__ablate_n_donors(j, i);
-    if (j->n_fill > 1 && j->options->how == HSC__ABLATE_MEAN && item->n_tokens != j->n_fill)
-        return hsc__fail(err, HSC_EINVAL, 0, "--by-position: a text has %d tokens, those of the corpus have %d",
-                         item->n_tokens, j->n_fill);
+    int n_rows = hsc__ablate_rows(j, item);
+    if (j->n_fill > 1 && j->options->how == HSC__ABLATE_MEAN && n_rows != j->n_fill)
+        return hsc__fail(err, HSC_EINVAL, 0, "--by-position: a text has %d tokens, those of the corpus have %d", n_rows,
+                         j->n_fill);
     double *before = hsc__calloc(2 * (size_t)item->n_tokens, sizeof *before);
     if (!before) return hsc__fail_memory(err, (size_t)item->n_tokens * sizeof *before, "losses");
     trials t = {j, i, n_donors ? 1.0 / n_donors : 1, before, before + item->n_tokens};
-    hsc_status status = hsc_lab_text(lab, item->ids, item->n_tokens, err);
+    hsc_status status = item->source ? hsc_lab_source(lab, item->source, item->n_source, err) : HSC_OK;
+    if (status == HSC_OK) status = hsc_lab_text(lab, item->ids, item->n_tokens, err);
     if (status == HSC_OK) status = hsc_lab_logits(lab, &logits, err);
     if (status == HSC_OK) {
         j->values[i * (j->n_targets + 1) + j->n_targets] = hsc__metric_value(

@@ -61,6 +61,8 @@ hsc_status hsc__cli_word(const hsc__opened *opened, const char *option, const ch
         return HSC_OK;
     }
     HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err));
+    tokenizer = hsc_model_target_tokenizer(opened->model, err); /* an encoder-decoder writes in its target's words */
+    if (!tokenizer) return HSC_ENOTFOUND;
     bool quoted = n > 2 && *word == '"' && word[n - 1] == '"';
     hsc__string_printf(&spaced, " %.*s", (int)n, word);
     bool found = quoted ? one_token(tokenizer, word + 1, n - 2, &encoding, out)

@@ -22,6 +22,8 @@ typedef struct hsc__metric {
 typedef struct hsc__item {
     hsc_token *ids; /* of hsc__malloc */
     int n_tokens;
+    hsc_token *source; /* [n_source] of hsc__malloc: what an encoder-decoder reads, ids being its target; NULL */
+    int n_source;
     hsc_token a, b; /* HSC__METRIC_DIFF and _LOGIT */
     char *cluster;  /* items of one cluster are averaged first; NULL: an item by itself */
     int line;       /* of a pair file, from 1 */
@@ -39,6 +41,7 @@ typedef struct hsc__items {
     size_t n, capacity;
     hsc__left_out *left_out; /* lines of a pair file that cannot be used */
     size_t n_left_out, left_capacity, n_unused;
+    bool with_end; /* targets keep the token that ends them: it is predicted, too */
 } hsc__items;
 void hsc__items_free(hsc__items *items);
 
@@ -62,12 +65,15 @@ double hsc__metric_value(const hsc__metric *metric, const hsc__item *item, const
                          int first_row, int n_rows, const double *before, double *losses);
 hsc_logits_rows hsc__metric_rows(const hsc__metric *metric);
 
-/* Adds a text, the lines of a file (at most `limit` of them, 0: all), or a pair file: JSONL prompts with "right" and
+/* Adds a text (of an encoder-decoder a source and a target with a tab between them), ids, a source with its target, the
+ * lines of a file (at most `limit` of them, 0: all), or a pair file: JSONL prompts with "right" and
  * "wrong", or with "io" and "s" and no twin; or pairs as hsc_pairs_parse reads them, whose prompts end with their query
  * and whose answers are the candidates. HSC_EINVAL: nothing can be used. */
 hsc_status hsc__items_add_text(hsc__items *items, const hsc__opened *opened, const char *text, size_t n, unsigned flags,
                                hsc_error *err);
 hsc_status hsc__items_add_ids(hsc__items *items, const hsc__ids *ids, hsc_error *err);
+hsc_status hsc__items_add_target(hsc__items *items, const hsc_token *source, size_t n_source, const hsc__ids *target,
+                                 hsc_error *err);
 hsc_status hsc__items_add_lines(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
                                 int limit, hsc_error *err);
 hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,

@@ -1,5 +1,6 @@
 /* The texts of an intervention: one, or the lines of a file; and their clusters. */
 #include "cli/intervene.h"
+#include "cli/target.h"
 
 #include <string.h>
 
@@ -7,6 +8,7 @@ void hsc__items_free(hsc__items *items)
 {
     for (size_t i = 0; i < items->n; i++) {
         hsc__free(items->list[i].ids);
+        hsc__free(items->list[i].source);
         hsc__free(items->list[i].cluster);
     }
     for (size_t i = 0; i < items->n_left_out; i++) hsc__free(items->left_out[i].why);
@@ -19,6 +21,7 @@ void hsc__items_drop_last(hsc__items *items)
 {
     hsc__item *item = &items->list[--items->n];
     hsc__free(item->ids);
+    hsc__free(item->source);
     hsc__free(item->cluster);
 }
 
@@ -38,12 +41,49 @@ hsc_status hsc__items_add_ids(hsc__items *items, const hsc__ids *ids, hsc_error 
     return add(items, ids->ids, ids->n, err);
 }
 
+hsc_status hsc__items_add_target(hsc__items *items, const hsc_token *source, size_t n_source, const hsc__ids *target,
+                                 hsc_error *err)
+{
+    HSC_FAIL_IF(n_source == 0, HSC_EINVAL, "a source has no tokens");
+    hsc_token *copy = hsc__malloc(n_source * sizeof *copy);
+    if (!copy) return hsc__fail_memory(err, n_source * sizeof *copy, "tokens");
+    memcpy(copy, source, n_source * sizeof *copy);
+    hsc_status status = add(items, target->ids, target->n, err);
+    if (status != HSC_OK) {
+        hsc__free(copy);
+        return status;
+    }
+    items->list[items->n - 1].source = copy;
+    items->list[items->n - 1].n_source = (int)n_source;
+    return HSC_OK;
+}
+
+/* A source and a target with a tab between them. */
+static hsc_status add_line(hsc__items *items, const hsc__opened *opened, const hsc_tokenizer *tokenizer,
+                           const char *text, size_t n, unsigned flags, hsc_error *err)
+{
+    const char *tab = memchr(text, '\t', n);
+    hsc_encoding source = {0};
+    hsc__ids target = {0};
+    HSC_FAIL_IF(!tab, HSC_EINVAL, "%s is an encoder-decoder: a source, a tab and a target are wanted", opened->name);
+    size_t n_source = (size_t)(tab - text);
+    hsc_status status = hsc_encode(tokenizer, text, n_source, flags, &source, err);
+    if (status == HSC_OK) status = hsc__source_fits(opened, source.n, err);
+    if (status == HSC_OK)
+        status = hsc__target_encode(opened, tab + 1, n - n_source - 1, items->with_end, &target, NULL, err);
+    if (status == HSC_OK) status = hsc__items_add_target(items, source.ids, source.n, &target, err);
+    hsc_encoding_free(&source);
+    hsc__free(target.ids);
+    return status;
+}
+
 hsc_status hsc__items_add_text(hsc__items *items, const hsc__opened *opened, const char *text, size_t n, unsigned flags,
                                hsc_error *err)
 {
     const hsc_tokenizer *tokenizer = NULL;
     hsc_encoding encoding = {0};
     HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err));
+    if (hsc_model_encoder(opened->model)) return add_line(items, opened, tokenizer, text, n, flags, err);
     hsc_status status = hsc_encode(tokenizer, text, n, flags, &encoding, err);
     if (status == HSC_OK && encoding.n > (size_t)opened->config->n_ctx)
         status = hsc__fail(err, HSC_EINVAL, 0, "the text has %zu tokens, the context of %s %d", encoding.n,

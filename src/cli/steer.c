@@ -129,7 +129,7 @@ static hsc_status join(const hsc__items *items, hsc_texts *out, hsc_error *err)
     for (size_t i = 0; i < items->n; i++) n += (size_t)items->list[i].n_tokens;
     hsc_token *ids = hsc__calloc(n, sizeof *ids);
     int *lengths = hsc__calloc(items->n, sizeof *lengths);
-    *out = (hsc_texts){ids, lengths, (int)items->n};
+    *out = (hsc_texts){.ids = ids, .lengths = lengths, .n_texts = (int)items->n};
     if (!ids || !lengths) return hsc__fail_memory(err, n * sizeof *ids, "the texts of a direction");
     for (size_t i = 0; i < items->n; i++) {
         const hsc__item *item = &items->list[i];

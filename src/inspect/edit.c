@@ -5,9 +5,35 @@
 
 #include <math.h>
 
+static bool is_cross_pattern(hsc_site site)
+{
+    return site == HSC_CROSS_ATTN_SCORES || site == HSC_CROSS_PATTERN;
+}
+
 static bool is_pattern(hsc_site site)
 {
-    return site == HSC_ATTN_SCORES || site == HSC_PATTERN;
+    return site == HSC_ATTN_SCORES || site == HSC_PATTERN || site == HSC_ENC_ATTN_SCORES || site == HSC_ENC_PATTERN ||
+           is_cross_pattern(site);
+}
+
+/* The stack of blocks that has this site. */
+static const hsc_config *stack_of(const hsc_model *model, hsc_site site)
+{
+    return hsc__site_in_encoder(site) == HSC_N_SITES ? &model->desc.config : &model->desc.encoder->config;
+}
+
+/* What the site is in a model of one stack. */
+static hsc_site plain(hsc_site site)
+{
+    hsc_site inner = hsc__site_in_encoder(site);
+    if (inner != HSC_N_SITES) return inner;
+    switch (site) {
+    case HSC_CROSS_Q: return HSC_Q;
+    case HSC_CROSS_K: return HSC_K;
+    case HSC_CROSS_V: return HSC_V;
+    case HSC_CROSS_Z: return HSC_Z;
+    default: return site;
+    }
 }
 
 int hsc_site_row(const hsc_model *model, hsc_site site)
@@ -20,12 +46,15 @@ int hsc_site_row(const hsc_model *model, hsc_site site)
 
 hsc_status hsc_edit_head(hsc_edit *out, const hsc_model *model, hsc_site site, int layer, int head, hsc_error *err)
 {
-    const hsc_config *c = hsc_model_config(model);
-    bool kv = site == HSC_K || site == HSC_V || site == HSC_ROT_K;
-    int n = kv ? c->n_kv_heads : c->n_heads;
+    hsc_site kind = plain(site);
+    bool kv = kind == HSC_K || kind == HSC_V || kind == HSC_ROT_K;
     hsc__error_clear(err);
-    HSC_FAIL_IF((site < HSC_Q || site > HSC_ROT_K) && site != HSC_Z, HSC_EINVAL, "site %d is not made of heads",
+    HSC_FAIL_IF((kind < HSC_Q || kind > HSC_ROT_K) && kind != HSC_Z, HSC_EINVAL, "site %d is not made of heads",
                 (int)site);
+    HSC_FAIL_IF(!hsc_model_has_site(model, site), HSC_EINVAL, "a model of architecture %s has no site \"%s\"",
+                hsc_model_config(model)->arch, hsc_site_name(site));
+    const hsc_config *c = stack_of(model, site);
+    int n = kv ? c->n_kv_heads : c->n_heads;
     HSC_FAIL_IF(layer < 0 || layer >= c->n_layers, HSC_EINVAL, "layer %d does not exist, the model has %d", layer,
                 c->n_layers);
     HSC_FAIL_IF(head < 0 || head >= n, HSC_EINVAL, "%s %d does not exist, a layer has %d", kv ? "kv head" : "head",
@@ -64,20 +93,22 @@ int hsc__edit_first_pos(const hsc_edit *edit, int n_tokens)
     return edit->first_pos < n_tokens ? edit->first_pos : n_tokens;
 }
 
-hsc_status hsc__edit_check(const hsc_edit *e, const hsc_model *model, int n_tokens, hsc_error *err)
+hsc_status hsc__edit_check(const hsc_edit *e, const hsc_model *model, int n_tokens, int n_source, hsc_error *err)
 {
-    const hsc_config *c = hsc_model_config(model);
     HSC_FAIL_IF((unsigned)e->site >= HSC_N_SITES, HSC_EINVAL, "site %d does not exist", (int)e->site);
     HSC_FAIL_IF(!hsc_model_has_site(model, e->site), HSC_EINVAL, "a model of architecture %s has no site \"%s\"",
-                c->arch, hsc_site_name(e->site));
+                hsc_model_config(model)->arch, hsc_site_name(e->site));
+    const hsc_config *c = stack_of(model, e->site);
+    int n_rows = hsc_site_is_of_source(e->site) ? n_source : n_tokens;
     HSC_FAIL_IF(hsc_site_per_layer(e->site) && (e->layer < 0 || e->layer >= c->n_layers), HSC_EINVAL,
                 "layer %d does not exist, the model has %d", e->layer, c->n_layers);
     HSC_FAIL_IF(is_pattern(e->site) && (e->head < 0 || e->head >= c->n_heads), HSC_EINVAL,
                 "head %d does not exist, a layer has %d", e->head, c->n_heads);
-    HSC_FAIL_IF(e->first_pos < 0 || e->n_pos < 0 || e->first_pos >= n_tokens || e->n_pos > n_tokens - e->first_pos,
+    HSC_FAIL_IF(e->first_pos < 0 || e->n_pos < 0 || e->first_pos >= n_rows || e->n_pos > n_rows - e->first_pos,
                 HSC_EINVAL, "positions %d to %lld do not exist, the text has %d tokens", e->first_pos,
-                (long long)e->first_pos + e->n_pos - 1, n_tokens);
-    int row = is_pattern(e->site) ? n_tokens : hsc_site_row(model, e->site);
+                (long long)e->first_pos + e->n_pos - 1, n_rows);
+    int n_keys = is_cross_pattern(e->site) ? n_source : n_rows;
+    int row = is_pattern(e->site) ? n_keys : hsc_site_row(model, e->site);
     HSC_FAIL_IF(e->first < 0 || e->n < 0 || e->first >= row || e->n > row - e->first, HSC_EINVAL,
                 "numbers %d to %lld of %s do not exist, a row has %d", e->first, (long long)e->first + e->n - 1,
                 hsc_site_name(e->site), row);

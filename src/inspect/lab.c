@@ -1,7 +1,8 @@
 /*
  * The lab: a text is run once as it is, its residual stream before every layer kept; each variant then begins where its
  * edits do. The session holds the text's keys and values as its last sequence; variants are its first ones, forked from
- * it at the first position they change. Runs that begin at the same layer are packed into one batch.
+ * it at the first position they change. Runs that begin at the same layer are packed into one batch. Variants that
+ * change what is read of a source have a session of their own, where each reads its own copy.
  */
 #include "inspect/lab.h"
 #include "base/alloc.h"
@@ -10,9 +11,9 @@
 
 #include <string.h>
 
-enum { MAX_SEQS = 64, MAX_ROWS = 256 };
+enum { MAX_SEQS = 64, MAX_ROWS = 256, OF_SOURCE = -2 };
 
-/* Where a variant's run begins. */
+/* Where a variant's run begins: a layer, -1 for the embedding, OF_SOURCE for the encoder. */
 typedef struct start {
     int variant, layer, row;
 } start;
@@ -22,10 +23,14 @@ struct hsc_lab {
     const hsc_config *config;
     hsc_lab_options options;
     hsc_session *session;
-    int max_seqs; /* of variants; the text itself is sequence max_seqs */
+    hsc_session *outer;   /* for variants that run the encoder anew; made when the first of them comes */
+    hsc_session *running; /* the one of the batch that is running */
+    int max_seqs;         /* of variants; the text itself is sequence max_seqs */
     hsc_record *kept;
     size_t n_kept, kept_capacity;
 
+    hsc_token *source; /* of an encoder-decoder */
+    int n_source;      /* 0: none yet */
     hsc_token *ids;
     int n_tokens;  /* 0: no text yet */
     float *resid;  /* [n_layers + 1][n_tokens][d_model]: resid_pre of every layer, then what ln_final reads */
@@ -43,7 +48,8 @@ struct hsc_lab {
     hsc_token *batch_ids;
     float *batch_resid;
     size_t batch_capacity, resid_capacity;
-    unsigned char *watched; /* [HSC_N_SITES][n_layers]: places that have an observer */
+    unsigned char *watched; /* [HSC_N_SITES][n_watched]: places that have an observer */
+    size_t n_watched;       /* layers, of the deeper stack */
 };
 
 static void forget_text(hsc_lab *lab)
@@ -52,6 +58,8 @@ static void forget_text(hsc_lab *lab)
     hsc__free(lab->clean);
     hsc__free(lab->clean_views);
     hsc__free(lab->ids);
+    hsc_session_free(lab->outer);
+    lab->outer = NULL;
     hsc__free(lab->resid);
     hsc__free(lab->logits);
     lab->clean = NULL;
@@ -68,6 +76,7 @@ void hsc_lab_free(hsc_lab *lab)
     forget_text(lab);
     hsc_session_free(lab->session);
     hsc__free(lab->kept);
+    hsc__free(lab->source);
     hsc__free(lab->starts);
     hsc__free(lab->batch_ids);
     hsc__free(lab->batch_resid);
@@ -83,21 +92,38 @@ hsc_status hsc_lab_new(hsc_lab **out, const hsc_model *model, const hsc_lab_opti
     hsc_lab_options o = options ? *options : defaults;
     HSC_FAIL_IF(o.max_rows < 0, HSC_EINVAL, "max_rows is %d, it cannot be negative", o.max_rows);
     HSC_FAIL_IF((unsigned)o.logits > HSC_LOGITS_NONE, HSC_EINVAL, "logits is %d, 0 to 2 are accepted", (int)o.logits);
-    HSC_FAIL_IF(hsc_model_encoder(model), HSC_EUNSUPPORTED,
-                "%s is an encoder-decoder; a lab changes runs of one text through one stack of blocks",
-                hsc_model_config(model)->name);
     hsc_lab *lab = hsc__calloc(1, sizeof *lab);
     if (!lab) return hsc__fail_memory(err, sizeof *lab, "a lab");
     lab->model = model;
     lab->config = hsc_model_config(model);
     lab->options = o;
     if (!lab->options.max_rows) lab->options.max_rows = MAX_ROWS;
-    lab->watched = hsc__calloc(HSC_N_SITES, (size_t)lab->config->n_layers);
+    const hsc_config *encoder = hsc_model_encoder(model);
+    lab->n_watched = (size_t)lab->config->n_layers;
+    if (encoder && encoder->n_layers > lab->config->n_layers) lab->n_watched = (size_t)encoder->n_layers;
+    lab->watched = hsc__calloc(HSC_N_SITES, lab->n_watched);
     if (!lab->watched) {
         hsc_lab_free(lab);
         return hsc__fail_memory(err, HSC_N_SITES, "a lab");
     }
     *out = lab;
+    return HSC_OK;
+}
+
+hsc_status hsc_lab_source(hsc_lab *lab, const hsc_token *ids, int n_tokens, hsc_error *err)
+{
+    const hsc_config *encoder = hsc_model_encoder(lab->model);
+    hsc__error_clear(err);
+    HSC_FAIL_IF(!encoder, HSC_EINVAL, "%s has no encoder: it reads no source", lab->config->name);
+    HSC_FAIL_IF(n_tokens < 1 || n_tokens > encoder->n_ctx, HSC_EINVAL, "the source has %d tokens, 1 to %d are accepted",
+                n_tokens, encoder->n_ctx);
+    hsc_token *copy = hsc__malloc((size_t)n_tokens * sizeof *copy);
+    if (!copy) return hsc__fail_memory(err, (size_t)n_tokens * sizeof *copy, "a source");
+    memcpy(copy, ids, (size_t)n_tokens * sizeof *copy);
+    forget_text(lab);
+    hsc__free(lab->source);
+    lab->source = copy;
+    lab->n_source = n_tokens;
     return HSC_OK;
 }
 
@@ -128,19 +154,17 @@ static int keep_resid(void *user, const hsc_block *block)
     return 0;
 }
 
-/* A session with room for the text and as many variants of it as fit into a batch. */
-static hsc_status make_session(hsc_lab *lab, int n_tokens, hsc_error *err)
+static hsc_status make_session(const hsc_lab *lab, int n_tokens, int max_seqs, hsc_session **out, hsc_error *err)
 {
-    int fit = lab->options.max_rows / n_tokens;
-    lab->max_seqs = fit < 1 ? 1 : fit > MAX_SEQS ? MAX_SEQS : fit;
     hsc_session_options o = {.n_threads = lab->options.n_threads,
                              .max_tokens = n_tokens,
-                             .max_seqs = lab->max_seqs + 1,
-                             .compute = lab->options.compute};
-    hsc_session_free(lab->session);
-    lab->session = NULL;
-    HSC_TRY(hsc_session_new(&lab->session, lab->model, &o, err));
-    for (size_t i = 0; i < lab->n_kept; i++) HSC_TRY(hsc_session_record(lab->session, &lab->kept[i], err));
+                             .max_seqs = max_seqs,
+                             .compute = lab->options.compute,
+                             .max_source = lab->n_source};
+    hsc_session_free(*out);
+    *out = NULL;
+    HSC_TRY(hsc_session_new(out, lab->model, &o, err));
+    for (size_t i = 0; i < lab->n_kept; i++) HSC_TRY(hsc_session_record(*out, &lab->kept[i], err));
     return HSC_OK;
 }
 
@@ -148,7 +172,7 @@ static hsc_status keep_site(hsc_lab *lab, size_t i, hsc_error *err)
 {
     const hsc_record *r = &lab->kept[i];
     bool each = hsc_site_per_layer(r->site) && r->layer < 0;
-    int n_layers = each ? lab->config->n_layers : 1;
+    int n_layers = each ? hsc_model_site_layers(lab->model, r->site) : 1;
     for (int layer = 0; layer < n_layers; layer++) {
         hsc_view view;
         HSC_TRY(hsc_session_activation(lab->session, r->site, each ? layer : r->layer, 0, &view, err));
@@ -193,6 +217,8 @@ static hsc_status run_text(hsc_lab *lab, const hsc_token *ids, hsc_error *err)
     HSC_TRY(hsc_session_observe(lab->session, &pre, err));
     HSC_TRY(hsc_session_observe(lab->session, &post, err));
     hsc_batch batch = {.ids = ids, .n_tokens = lab->n_tokens, .logits = lab->options.logits};
+    hsc_batch source = {.ids = lab->source, .n_tokens = lab->n_source};
+    if (lab->n_source) HSC_TRY(hsc_session_read_source(lab->session, &source, err));
     HSC_TRY(hsc_forward(lab->session, &batch, err));
     hsc_session_observe_clear(lab->session);
     HSC_TRY(keep_run(lab, err));
@@ -205,8 +231,12 @@ hsc_status hsc_lab_text(hsc_lab *lab, const hsc_token *ids, int n_tokens, hsc_er
     int most = lab->options.max_tokens ? lab->options.max_tokens : lab->config->n_ctx;
     HSC_FAIL_IF(n_tokens < 1 || n_tokens > most, HSC_EINVAL, "the text has %d tokens, 1 to %d are accepted", n_tokens,
                 most);
+    HSC_FAIL_IF(hsc_model_encoder(lab->model) && !lab->n_source, HSC_EINVAL,
+                "%s is an encoder-decoder: hsc_lab_source comes before its texts", lab->config->name);
     forget_text(lab);
-    HSC_TRY(make_session(lab, n_tokens, err));
+    int longer = lab->n_source > n_tokens ? lab->n_source : n_tokens, fit = lab->options.max_rows / longer;
+    lab->max_seqs = fit < 1 ? 1 : fit > MAX_SEQS ? MAX_SEQS : fit;
+    HSC_TRY(make_session(lab, n_tokens, lab->max_seqs + 1, &lab->session, err));
     lab->n_tokens = n_tokens;
     hsc_status status = run_text(lab, ids, err);
     if (status != HSC_OK) forget_text(lab);
@@ -223,8 +253,9 @@ hsc_status hsc_lab_logits(const hsc_lab *lab, hsc_view *out, hsc_error *err)
 hsc_status hsc_lab_clean(const hsc_lab *lab, hsc_site site, int layer, hsc_view *out, hsc_error *err)
 {
     bool each = (unsigned)site < HSC_N_SITES && hsc_site_per_layer(site);
-    HSC_FAIL_IF(each && (layer < 0 || layer >= lab->config->n_layers), HSC_EINVAL,
-                "layer %d does not exist, the model has %d", layer, lab->config->n_layers);
+    int n_layers = hsc_model_site_layers(lab->model, site);
+    HSC_FAIL_IF(each && n_layers && (layer < 0 || layer >= n_layers), HSC_EINVAL,
+                "layer %d does not exist, the model has %d", layer, n_layers);
     if (site == HSC_RESID_PRE && lab->n_tokens) {
         *out = (hsc_view){lab->resid + (size_t)layer * resid_floats(lab), 2, {lab->n_tokens, lab->config->d_model}};
         return HSC_OK;
@@ -255,7 +286,9 @@ const hsc_model *hsc__lab_model(const hsc_lab *lab)
 int hsc__lab_first_difference(const hsc_lab *x, const hsc_lab *y)
 {
     int n = 0;
-    if (!x->config->causal) return 0;
+    bool same = x->n_source == y->n_source &&
+                (!x->n_source || memcmp(x->source, y->source, (size_t)x->n_source * sizeof *x->source) == 0);
+    if (!x->config->causal || !same) return 0;
     while (n < x->n_tokens - 1 && x->ids[n] == y->ids[n]) n++;
     return n;
 }
@@ -276,14 +309,15 @@ static hsc_status find_start(const hsc_lab *lab, int variant, start *out, hsc_er
     const hsc_variant *v = &lab->variants[variant];
     *out = (start){variant, lab->config->n_layers, lab->n_tokens - 1};
     for (int i = 0; i < v->n_edits; i++) {
-        hsc_status status = hsc__edit_check(&v->edits[i], lab->model, lab->n_tokens, err);
+        hsc_status status = hsc__edit_check(&v->edits[i], lab->model, lab->n_tokens, lab->n_source, err);
         if (status != HSC_OK) return hsc__fail_prefix(err, status, "variant %d, edit %d", variant, i);
-        int layer = hsc__edit_first_layer(&v->edits[i], lab->config->n_layers);
-        int row = hsc__edit_first_pos(&v->edits[i], lab->n_tokens);
+        bool of_source = hsc_site_is_of_source(v->edits[i].site);
+        int layer = of_source ? OF_SOURCE : hsc__edit_first_layer(&v->edits[i], lab->config->n_layers);
+        int row = of_source ? 0 : hsc__edit_first_pos(&v->edits[i], lab->n_tokens);
         if (layer < out->layer) out->layer = layer;
         if (row < out->row) out->row = row;
     }
-    if (!lab->config->causal) out->row = 0;
+    if (!lab->config->causal || out->layer == OF_SOURCE) out->row = 0;
     return HSC_OK;
 }
 
@@ -315,19 +349,18 @@ static int count_batch(const hsc_lab *lab, int first, int n_variants, int *n_row
 /* One observer a place that some edit of the batch touches. */
 static hsc_status watch_edits(hsc_lab *lab, hsc_error *err)
 {
-    size_t n_layers = (size_t)lab->config->n_layers;
-    memset(lab->watched, 0, HSC_N_SITES * n_layers);
-    hsc_session_observe_clear(lab->session);
+    memset(lab->watched, 0, HSC_N_SITES * lab->n_watched);
+    hsc_session_observe_clear(lab->running);
     for (int i = 0; i < lab->n_seqs; i++) {
         const hsc_variant *v = &lab->variants[lab->starts[lab->first + i].variant];
         for (int k = 0; k < v->n_edits; k++) {
             const hsc_edit *e = &v->edits[k];
             int layer = hsc_site_per_layer(e->site) ? e->layer : 0;
-            unsigned char *seen = &lab->watched[(size_t)e->site * n_layers + (size_t)layer];
+            unsigned char *seen = &lab->watched[(size_t)e->site * lab->n_watched + (size_t)layer];
             if (*seen) continue;
             *seen = 1;
             hsc_observer o = {e->site, layer, edit_block, lab};
-            HSC_TRY(hsc_session_observe(lab->session, &o, err));
+            HSC_TRY(hsc_session_observe(lab->running, &o, err));
         }
     }
     return HSC_OK;
@@ -348,9 +381,10 @@ static hsc_status gather_batch(hsc_lab *lab, int n_rows, int *lengths, hsc_error
         if (layer >= 0)
             memcpy(lab->batch_resid + at * d, lab->resid + (size_t)layer * resid_floats(lab) + (size_t)row * d,
                    n * d * sizeof *lab->resid);
-        HSC_TRY(row ? hsc_session_fork(lab->session, lab->max_seqs, i, row, err)
-                    : hsc_session_truncate(lab->session, i, 0, err));
         at += n;
+        if (layer == OF_SOURCE) continue; /* reading the sources empties every sequence */
+        HSC_TRY(row || lab->n_source ? hsc_session_fork(lab->session, lab->max_seqs, i, row, err)
+                                     : hsc_session_truncate(lab->session, i, 0, err));
     }
     return HSC_OK;
 }
@@ -359,11 +393,11 @@ static hsc_status hand_over(const hsc_lab *lab, const int *lengths, hsc_trial_fn
 {
     hsc_view logits = {0};
     size_t at = 0;
-    if (lab->options.logits != HSC_LOGITS_NONE) HSC_TRY(hsc_session_logits(lab->session, &logits, err));
+    if (lab->options.logits != HSC_LOGITS_NONE) HSC_TRY(hsc_session_logits(lab->running, &logits, err));
     bool all = logits.data && logits.shape[0] > lab->n_seqs;
     for (int i = 0; i < lab->n_seqs; i++) {
         const start *s = &lab->starts[lab->first + i];
-        hsc_trial trial = {s->variant, s->row, s->layer, NULL, 0, lab->session, i};
+        hsc_trial trial = {s->variant, s->row, s->layer < 0 ? -1 : s->layer, NULL, 0, lab->running, i};
         if (logits.data) {
             trial.logits = logits.data + at * (size_t)logits.shape[1];
             trial.n_rows = all || lab->options.logits == HSC_LOGITS_ALL ? lengths[i] : 1;
@@ -374,12 +408,32 @@ static hsc_status hand_over(const hsc_lab *lab, const int *lengths, hsc_trial_fn
     return HSC_OK;
 }
 
+/* Every variant of the batch reads its own copy of the source. */
+static hsc_status read_sources(hsc_lab *lab, hsc_error *err)
+{
+    int lengths[MAX_SEQS];
+    size_t n = (size_t)lab->n_source, all = n * (size_t)lab->n_seqs;
+    hsc_token *ids = hsc__malloc(all * sizeof *ids);
+    if (!ids) return hsc__fail_memory(err, all * sizeof *ids, "the sources of a batch");
+    for (int i = 0; i < lab->n_seqs; i++) {
+        memcpy(ids + (size_t)i * n, lab->source, n * sizeof *ids);
+        lengths[i] = lab->n_source;
+    }
+    hsc_batch batch = {.ids = ids, .n_tokens = (int)all, .seq_lengths = lengths, .n_seqs = lab->n_seqs};
+    hsc_status status = hsc_session_read_source(lab->running, &batch, err);
+    hsc__free(ids);
+    return status;
+}
+
 static hsc_status run_batch(hsc_lab *lab, int n_rows, hsc_trial_fn fn, void *user, hsc_error *err)
 {
     int lengths[MAX_SEQS];
     int layer = lab->starts[lab->first].layer;
+    if (layer == OF_SOURCE && !lab->outer) HSC_TRY(make_session(lab, lab->n_tokens, lab->max_seqs, &lab->outer, err));
+    lab->running = layer == OF_SOURCE ? lab->outer : lab->session;
     HSC_TRY(watch_edits(lab, err));
     HSC_TRY(gather_batch(lab, n_rows, lengths, err));
+    if (layer == OF_SOURCE) HSC_TRY(read_sources(lab, err));
     hsc_batch batch = {.ids = lab->batch_ids,
                        .n_tokens = n_rows,
                        .seq_lengths = lengths,
@@ -387,7 +441,7 @@ static hsc_status run_batch(hsc_lab *lab, int n_rows, hsc_trial_fn fn, void *use
                        .logits = lab->options.logits,
                        .resid = layer < 0 ? NULL : lab->batch_resid,
                        .first_layer = layer < 0 ? 0 : layer};
-    HSC_TRY(hsc_forward(lab->session, &batch, err));
+    HSC_TRY(hsc_forward(lab->running, &batch, err));
     return hand_over(lab, lengths, fn, user, err);
 }
 
@@ -407,5 +461,6 @@ hsc_status hsc_lab_run(hsc_lab *lab, const hsc_variant *variants, int n_variants
         status = run_batch(lab, n_rows, fn, user, err);
     }
     hsc_session_observe_clear(lab->session);
+    if (lab->outer) hsc_session_observe_clear(lab->outer);
     return status;
 }

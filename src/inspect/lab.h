@@ -11,13 +11,14 @@
 int hsc__edit_first_layer(const hsc_edit *edit, int n_layers);
 /* The first position that an edit changes. */
 int hsc__edit_first_pos(const hsc_edit *edit, int n_tokens);
-/* HSC_EINVAL: the edit does not fit the model or a text of n_tokens. */
-hsc_status hsc__edit_check(const hsc_edit *edit, const hsc_model *model, int n_tokens, hsc_error *err);
+/* HSC_EINVAL: the edit does not fit the model, a text of n_tokens or a source of n_source. */
+hsc_status hsc__edit_check(const hsc_edit *edit, const hsc_model *model, int n_tokens, int n_source, hsc_error *err);
 /* Tokens of the lab's text; 0: none yet. */
 int hsc__lab_n_tokens(const hsc_lab *lab);
 const hsc_model *hsc__lab_model(const hsc_lab *lab);
 /* The first position at which the runs of two labs can differ, texts of one length: what a causal model reads before
- * the first token that is another gives the same bits. 0 in other models; at most the last position. */
+ * the first token that is another gives the same bits. 0 in other models and for two sources; at most the last
+ * position. */
 int hsc__lab_first_difference(const hsc_lab *x, const hsc_lab *y);
 
 /* Makes the edit where it meets the block. */

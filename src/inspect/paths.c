@@ -11,6 +11,9 @@
 static hsc_status same_length(const hsc_lab *x, const hsc_lab *y, hsc_error *err)
 {
     int n = hsc__lab_n_tokens(x), m = hsc__lab_n_tokens(y);
+    HSC_FAIL_IF(hsc_model_encoder(hsc__lab_model(x)), HSC_EUNSUPPORTED,
+                "%s is an encoder-decoder: its heads of cross-attention would not be held",
+                hsc_model_config(hsc__lab_model(x))->name);
     HSC_FAIL_IF(!n || !m, HSC_EINVAL, "a lab has no text yet");
     HSC_FAIL_IF(n != m, HSC_EINVAL, "the texts have %d and %d tokens: each position takes from its own", n, m);
     return HSC_OK;

@@ -80,6 +80,11 @@ hsc_site hsc__site_outside(const hsc_session *s, hsc_site site)
     return (hsc_site)outside;
 }
 
+int hsc_site_is_of_source(hsc_site site)
+{
+    return site == HSC_CROSS_K || site == HSC_CROSS_V || hsc__site_in_encoder(site) != HSC_N_SITES;
+}
+
 int hsc_model_site_layers(const hsc_model *m, hsc_site site)
 {
     if (!hsc_model_has_site(m, site)) return 0;

@@ -130,6 +130,24 @@ class EncoderDecoder(ProgramTest):
         self.bad(2, *score, "--target-ids", TARGET, "--stride", "2", says=["read whole"])
         self.bad(2, "score", "-m", self.model, "--choices", "x", "--target-ids", TARGET, says=["--choices are targets"])
 
+    def test_ablate(self):
+        """Heads of each side by their names; a head that does not exist on a side is refused there."""
+        ablate = ("ablate", "-m", self.model, "--metric", "loss", "--ids", SOURCE, "--target-ids", TARGET)
+        clean = -self.json("score", "-m", self.model, "--ids", SOURCE, "--target-ids", TARGET)["log_prob"] / 3
+        for side, site, n in (("cross", "cross_z", 4), ("encoder", "enc_z", 2), ("decoder", "z", 4)):
+            swept = self.json(*ablate, "--side", side)
+            self.assertAlmostEqual(swept["clean"], clean, delta=1e-5)
+            self.assertEqual([unit["site"] for target in swept["targets"] for unit in target["ablated"]], [site] * n)
+            self.assertTrue(all(target["effect"] for target in swept["targets"]))
+            one = self.json(*ablate, "--side", side, "--heads", "L0H1", "--no-controls")
+            self.assertEqual(one["targets"][0]["value"], swept["targets"][1]["value"])
+            self.assertEqual(self.json(*ablate, "--side", side, "-t", "1"), self.json(*ablate, "--side", side, "-t", "3"))
+        self.assertEqual(self.json(*ablate), self.json(*ablate, "--side", "cross"))
+        self.assertIn("in the encoder, every head in turn", self.good(*ablate, "--side", "encoder"))
+        self.bad(1, *ablate, "--side", "encoder", "--heads", "L1H0", says=["there is no layer 2 (L1)"])
+        self.bad(1, "ablate", "-m", self.model, "--pairs", "x", says=["--pairs"])
+        self.bad(2, *ablate, "--target", "x", says=["one of the two"])
+
     def test_info(self):
         info = self.json("info", "-m", self.model)
         self.assertEqual((info["config"]["n_layers"], info["encoder"]["n_layers"]), (2, 1))

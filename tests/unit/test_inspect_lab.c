@@ -200,7 +200,7 @@ static void test_mean(void **unused)
     int lengths[] = {5, 7}, row = hsc_site_row(model, HSC_Z), n_layers = hsc_model_config(model)->n_layers;
     make_ids(model, ids, 12);
     float *mean = malloc((size_t)(n_layers * row) * sizeof *mean);
-    hsc_texts texts = {ids, lengths, 2};
+    hsc_texts texts = {.ids = ids, .lengths = lengths, .n_texts = 2};
     assert_int_equal(hsc_site_mean(model, HSC_Z, &texts, 0, NULL, mean, &err), HSC_OK);
     for (int layer = 0; layer < n_layers; layer++) {
         double sum = 0;
@@ -248,7 +248,7 @@ static void test_difference(void **unused)
     int row = hsc_site_row(model, HSC_RESID_POST), n_layers = hsc_model_config(model)->n_layers;
     make_ids(model, ids, 20);
     float *out = malloc((size_t)(n_layers * row) * sizeof *out);
-    hsc_texts a = {ids, toward, 2}, b = {ids + 12, away, 1};
+    hsc_texts a = {.ids = ids, .lengths = toward, .n_texts = 2}, b = {.ids = ids + 12, .lengths = away, .n_texts = 1};
     assert_int_equal(hsc_site_difference(model, HSC_RESID_POST, &a, &b, 0, NULL, out, &err), HSC_OK);
     for (int l = 0; l < n_layers; l++) {
         double want = (mean_of(model, ids, 5, l, 1, 7) + mean_of(model, ids + 5, 7, l, 1, 7)) / 10 -

@@ -1,0 +1,171 @@
+"""Interventions on encoder-decoders against transformers with hooks, on random T5, BART and Marian: every head, attention
+and MLP of the encoder, the decoder and cross-attention ablated in turn; means over a corpus of pairs and other texts'
+activations put in. A figure may differ by BAR."""
+import itertools
+import json
+
+import common
+import torch
+
+import checkpoints as make
+import encdec
+import test_parity_encdec as parity
+
+BAR = 1e-4  # logits and nats
+SIDES = ("encoder", "decoder", "cross")
+SOURCE, TARGET = ">>fra<< It was too wide for them.", "Das Tier ging nicht"
+CORPUS = ["The animal is tired.\tDas Tier ist alt", "A street was wide.\tUne rue", "Who sold it?\tQui le sait donc"]
+
+
+class Hooks:
+    """Changes or keeps what some modules put out, or read. what: (rows of one text [n][d]) -> rows or None."""
+
+    def __init__(self, model):
+        self.model, self.handles = model, []
+
+    def output(self, module, change):
+        def hook(_, __, out):
+            new = change(out[0])
+            return None if new is None else new[None]
+        self.handles.append(self.model.get_submodule(module).register_forward_hook(hook))
+
+    def input(self, module, change):
+        def hook(_, args):
+            new = change(args[0][0])
+            return None if new is None else (new[None],)
+        self.handles.append(self.model.get_submodule(module).register_forward_pre_hook(hook))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for handle in self.handles:
+            handle.remove()
+
+
+def place(model, side, site, layer):
+    """(how to hook, module, width of a head) of z, attn_out, mlp_out or mlp_post on a side."""
+    names, (_, _, d) = encdec.names_of(model.config, "encoder" if side == "encoder" else "decoder"), encdec.sizes_of(
+        model.config, "encoder" if side == "encoder" else "decoder")
+    at = (names.cross if side == "cross" else names.self_attn).format(i=layer)
+    return {"z": ("input", f"{at}.{names.o}", d), "attn_out": ("output", f"{at}.{names.o}", None),
+            "mlp_out": ("output", names.w_out.format(i=layer), None),
+            "mlp_post": ("input", names.w_out.format(i=layer), 1)}[site]
+
+
+def plain_site(unit):
+    return unit["site"].removeprefix("enc_").removeprefix("cross_")
+
+
+def put_in(unit, width, fill):
+    """The rows with a unit's part exchanged: for zeros, or for rows of fill [n or 1][row]."""
+    def change(rows):
+        rows = rows.clone()
+        index = unit.get("head", unit.get("neuron"))
+        part = slice(None) if index is None else slice(index * width, (index + 1) * width)
+        rows[:, part] = 0 if fill is None else fill[unit["layer"]][: len(rows), part]
+        return rows
+    return change
+
+
+def logits(model, source, target):
+    with torch.no_grad():
+        return model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([target])).logits[0].double()
+
+
+def loss(model, source, target):
+    table = torch.log_softmax(logits(model, source, target[:-1]), -1)
+    return -float(table[range(len(target) - 1), target[1:]].mean())
+
+
+def ask(path, *words):
+    return json.loads(common.headscope("ablate", "-m", path, "--json", "--no-controls", *words).stdout)
+
+
+def check(name, model, side, got, measure, fill=None):
+    """Every target of an ablation against the same by hooks. fill: {site: [layers] of rows}."""
+    worst, moved, clean = abs(got["clean"] - measure()), 0, measure()
+    for target in got["targets"]:
+        with Hooks(model) as hooks:
+            for unit in target["ablated"]:
+                how, module, width = place(model, side, plain_site(unit), unit["layer"])
+                getattr(hooks, how)(module, put_in(unit, width, fill and fill[plain_site(unit)]))
+            want = measure()
+        worst, moved = max(worst, abs(target["value"] - want)), moved + (abs(want - clean) > 1e-3)
+    assert worst < BAR, f"{name} {side}: {worst} away"
+    assert moved > len(got["targets"]) / 2, f"{name} {side}: {moved} of {len(got['targets'])} ablations do anything"
+    return len(got["targets"]), worst
+
+
+def test_zero():
+    for seed, base in enumerate((parity.T5, parity.BART, parity.MARIAN), start=1100):
+        config = make.configuration(base, **({"num_decoder_layers": 2} if base is parity.T5 else parity.UNEVEN))
+        with common.scratch() as folder:
+            source, target = parity.ids_of(config, 17, seed), parity.ids_of(config, 11, seed + 1)
+            model = encdec.make_model(config, seed)
+            encdec.calibrate(model, source, target, seed)
+            path = encdec.save(model, folder / base["model_type"], config)
+            model, ids = encdec.load(path), ["--ids", ",".join(map(str, source)), "--target-ids", ",".join(map(str, target))]
+            for side in SIDES:
+                n, worst = 0, 0
+                for sweep in ("heads", "attn", "mlp", "layers"):
+                    for metric, measure in (("loss", lambda: loss(model, source, target)), ("logit: #5 - #9", lambda: float(
+                            logits(model, source, target)[-1] @ torch.eye(config["vocab_size"], dtype=torch.float64)[5]
+                            - logits(model, source, target)[-1, 9]))):
+                        got = ask(path, "--side", side, "--sweep", sweep, "--metric", metric, *ids)
+                        more, off = check(path.name, model, side, got, measure)
+                        n, worst = n + more, max(worst, off)
+                print(f"{path.name} {side}: {n} ablations within {worst:.1e}", flush=True)
+
+
+def kept(model, tokenizer, side, line):
+    """{site: [layers] of rows} of the text of a line."""
+    source, target = line.split("\t")
+    start = model.config.decoder_start_token_id
+    read, written = tokenizer(source)["input_ids"], [start, *tokenizer(text_target=target)["input_ids"][:-1]]
+    n_layers, out = encdec.sizes_of(model.config, "encoder" if side == "encoder" else "decoder")[0], {}
+    with Hooks(model) as hooks:
+        for site in ("z", "attn_out", "mlp_out"):
+            out[site] = [None] * n_layers
+            for layer in range(n_layers):
+                how, module, _ = place(model, side, site, layer)
+                getattr(hooks, how)(module, lambda rows, site=site, layer=layer: out[site].__setitem__(layer, rows))
+        logits(model, read, written)
+    return out
+
+
+def shuffled(text, count):
+    """The words of a text in another order that has as many tokens."""
+    for words in itertools.permutations(text.split(" ")):
+        other = " ".join(words)
+        if other != text and count(other) == count(text):
+            return other
+    raise AssertionError(f"no order of '{text}' has as many tokens")
+
+
+def test_fills():
+    """Means over a corpus of pairs (position 0 of each left out), and what other texts hold at each position."""
+    for seed, (base, words) in enumerate(parity.WORDS, start=1110):
+        with common.scratch() as folder:
+            path, model, tokenizer = parity.with_words(folder, base, words, seed)
+            (folder / "corpus.txt").write_text("\n".join(CORPUS) + "\n")
+            read, labels = tokenizer(SOURCE)["input_ids"], tokenizer(text_target=TARGET)["input_ids"]
+            target = [model.config.decoder_start_token_id, *labels]
+            text = ["--metric", "loss", SOURCE, "--target", TARGET]
+            for side in SIDES:
+                rows = [kept(model, tokenizer, side, line) for line in CORPUS]
+                mean = {site: [torch.cat([r[site][layer][1:] for r in rows]).double().mean(0, keepdim=True).float()
+                               for layer in range(len(rows[0][site]))] for site in rows[0]}
+                for sweep in ("heads", "layers"):
+                    got = ask(path, "--side", side, "--sweep", sweep, "--how", "mean", "--corpus", folder / "corpus.txt", *text)
+                    n, worst = check(f"{path.name} mean", model, side, got, lambda: loss(model, read, target), mean)
+                donor = "\t".join((shuffled(SOURCE, lambda t: len(tokenizer(t)["input_ids"])),
+                                   shuffled(TARGET, lambda t: len(tokenizer(text_target=t)["input_ids"]))))
+                got = ask(path, "--side", side, "--sweep", "layers", "--how", "resample", "--donor", donor, *text)
+                _, off = check(f"{path.name} donor", model, side, got, lambda: loss(model, read, target),
+                               kept(model, tokenizer, side, donor))
+                print(f"{path.name} {side}: {n} means put in within {worst:.1e}, a donor's within {off:.1e}", flush=True)
+
+
+if __name__ == "__main__":
+    common.main(globals())

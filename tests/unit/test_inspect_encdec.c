@@ -1,0 +1,106 @@
+/* The lab on an encoder-decoder: variants of either stack and of cross-attention are what passes with the same changes
+ * give, to the last bit, in any order and however many run together. */
+#include "headscope/intervene.h"
+#include "tiny_t5.h"
+
+static int edit_site(void *user, const hsc_block *block)
+{
+    const hsc_edit *e = user;
+    for (int r = 0; r < block->n_rows; r++) {
+        float *row = block->data + (size_t)r * block->stride;
+        if (e->site == HSC_CROSS_PATTERN && block->head != e->head) continue;
+        for (int i = 0; i < block->row_size; i++)
+            if (i >= e->first && (!e->n || i < e->first + e->n)) row[i] = e->keep * row[i] + e->constant;
+    }
+    return 0;
+}
+
+/* All logits of one text with an edit, by a pass with an observer. */
+static void run_edited(const hsc_model *model, hsc_edit *e, float *logits)
+{
+    hsc_error err = {0};
+    hsc_session *s;
+    hsc_view view;
+    OK(hsc_session_new(&s, model, NULL, &err));
+    if (e) OK(hsc_session_observe(s, &(hsc_observer){e->site, e->layer, edit_site, e}, &err));
+    OK(hsc_session_read_source(s, &(hsc_batch){.ids = source, .n_tokens = N_SOURCE}, &err));
+    OK(hsc_forward(s, &(hsc_batch){.ids = target, .n_tokens = N_TARGET, .logits = HSC_LOGITS_ALL}, &err));
+    OK(hsc_session_logits(s, &view, &err));
+    memcpy(logits, view.data, N_TARGET * VOCABULARY * sizeof *logits);
+    hsc_session_free(s);
+}
+
+typedef struct {
+    float (*want)[N_TARGET * VOCABULARY];
+    int seen;
+} trials;
+
+static int same_bits(void *user, const hsc_trial *t)
+{
+    trials *all = user;
+    size_t n = (size_t)t->n_rows * VOCABULARY;
+    assert_int_equal(t->n_rows + t->first_row, N_TARGET);
+    assert_memory_equal(t->logits, all->want[t->variant] + N_TARGET * VOCABULARY - n, n * sizeof(float));
+    all->seen++;
+    return 0;
+}
+
+/* Variants of both stacks in one run, in a lab that had another source before. */
+static void test_lab(void **state)
+{
+    (void)state;
+    enum { N = 6 };
+    static float want[N + 1][N_TARGET * VOCABULARY];
+    tiny_model m;
+    hsc_model *model;
+    hsc_lab *lab;
+    hsc_error err = {0};
+    hsc_edit edits[N] = {{.site = HSC_CROSS_Z, .layer = 1, .first = 8, .n = 8},
+                         {.site = HSC_ENC_Z, .layer = 0, .n = 8},
+                         {.site = HSC_Z, .layer = 0, .first = 8, .n = 8, .keep = 2},
+                         {.site = HSC_CROSS_V, .layer = 0, .constant = 0.5f},
+                         {.site = HSC_ENC_MLP_OUT, .layer = 1},
+                         {.site = HSC_CROSS_PATTERN, .layer = 0, .head = 1, .first = 3, .n = 4}};
+    hsc_variant variants[N + 1];
+    make_t5(&m);
+    tiny_save(&m);
+    OK(hsc_model_open(&model, m.dir, NULL, &err));
+    for (int i = 0; i < N; i++) {
+        variants[i] = (hsc_variant){&edits[i], 1};
+        run_edited(model, &edits[i], want[i]);
+    }
+    variants[N] = (hsc_variant){0};
+    run_edited(model, NULL, want[N]);
+    for (int i = 0; i < N; i++) assert_memory_not_equal(want[i], want[N], sizeof want[N]);
+    for (int max_rows = 1; max_rows <= 64; max_rows *= 8) {
+        hsc_view view;
+        trials all = {want, 0};
+        OK(hsc_lab_new(&lab, model, &(hsc_lab_options){.logits = HSC_LOGITS_ALL, .max_rows = max_rows}, &err));
+        assert_int_equal(hsc_lab_text(lab, target, N_TARGET, &err), HSC_EINVAL);
+        assert_non_null(strstr(err.message, "hsc_lab_source"));
+        OK(hsc_lab_source(lab, source + N_SOURCE, 5, &err));
+        OK(hsc_lab_text(lab, target, N_TARGET, &err));
+        OK(hsc_lab_source(lab, source, N_SOURCE, &err));
+        OK(hsc_lab_keep(lab, HSC_ENC_Z, -1, &err));
+        OK(hsc_lab_text(lab, target, N_TARGET, &err));
+        OK(hsc_lab_logits(lab, &view, &err));
+        assert_memory_equal(view.data, want[N], sizeof want[N]);
+        OK(hsc_lab_clean(lab, HSC_ENC_Z, 1, &view, &err));
+        assert_int_equal(view.shape[0], N_SOURCE);
+        OK(hsc_lab_run(lab, variants, N + 1, same_bits, &all, &err));
+        assert_int_equal(all.seen, N + 1);
+        edits[1].first_pos = N_SOURCE;
+        assert_int_equal(hsc_lab_run(lab, variants, N + 1, same_bits, &all, &err), HSC_EINVAL);
+        edits[1].first_pos = 0;
+        assert_int_equal(hsc_mediate(lab, lab, 1, 2, &(hsc_mediation){0}, &err), HSC_EUNSUPPORTED);
+        hsc_lab_free(lab);
+    }
+    hsc_model_close(model);
+    tiny_remove(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lab)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
