@@ -5,11 +5,11 @@
  * same repeat, so that a busy or throttled machine moves both; each line gives medians. One thread is timed by its own
  * processor time. WORDs pick kernels and types: "gemm", "few", "row", "Q4_1".
  */
-#include "kernels/kernels.h"
 #include "base/alloc.h"
 #include "base/dtype.h"
 #include "base/pages.h"
 #include "base/parallel.h"
+#include "kernels/kernels.h"
 #include "tensor/linear.h"
 
 #include "bench/limits.h"
