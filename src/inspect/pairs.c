@@ -96,6 +96,11 @@ static int by_line(const void *a, const void *b)
     return (x->line > y->line) - (x->line < y->line);
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
 /* JSONL: the first line that is neither empty nor a comment begins an object with a name. */
 static bool is_jsonl(const char *bytes, size_t n)
 {
@@ -103,7 +108,10 @@ static bool is_jsonl(const char *bytes, size_t n)
     size_t at = 0, n_line;
     while (hsc__pairs_next_line(bytes, n, &at, &line, &n_line)) {
         if (n_line == 0 || line[0] == '#') continue;
-        return n_line >= 2 && line[0] == '{' && line[1] == '"' && line[n_line - 1] == '}';
+        size_t name = 1;
+        while (is_blank(line[n_line - 1]) && n_line > 1) n_line--;
+        while (name < n_line && is_blank(line[name])) name++;
+        return line[0] == '{' && name < n_line && line[name] == '"' && line[n_line - 1] == '}';
     }
     return false;
 }

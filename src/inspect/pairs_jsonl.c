@@ -306,7 +306,7 @@ static hsc_status add_line(reader *r, const char *line, size_t n, int number, hs
     *rec = (record){.object = object, .line = number, .number = (int)r->n - 1};
     rec->id = json_string_value(json_object_get(object, "id"));
     rec->twin = json_string_value(json_object_get(object, "twin"));
-    HSC_FAIL_IF(!rec->id, HSC_EFORMAT, "%s:%d: the line has no \"id\"", r->pairs->name, number);
+    HSC_FAIL_IF(!rec->id, HSC_EFORMAT, "%s:%d: the line has no \"id\" that is a text", r->pairs->name, number);
     return HSC_OK;
 }
 

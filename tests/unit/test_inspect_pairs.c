@@ -175,6 +175,8 @@ static void test_jsonl_refused(void **unused)
     assert_refused("{\"id\": \"a\"}\n{\"id\": \"a\"}\n", NULL, "lines 1 and 2 have the same id");
     assert_refused("{\"id\": \"a\"}\n{\"id\": }\n", NULL, "line 2");
     assert_refused("{\"is\": \"a\"}\n", NULL, "no \"id\"");
+    assert_refused("{\"id\": 7}\n", NULL, "no \"id\" that is a text");
+    assert_refused("{ \"id\": \"a\" } \n", NULL, "line 1: \"twin\" is missing"); /* however it is spaced */
     assert_refused("{\"id\": \"a\"}\n", NULL, "line 1: \"twin\" is missing");
     assert_refused(TWIN("a", "b", 0, "The and the dog: it was wide.", SPAN)
                        TWIN("b", "a", 1, "The and the dog: it was tired.", SPAN),
