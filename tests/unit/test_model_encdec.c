@@ -135,12 +135,29 @@ static void test_refusals(void **state)
     tiny_remove(&m);
 }
 
+/* A few bytes of configuration do not ask for gigabytes of biases. */
+static void test_distance(void **state)
+{
+    (void)state;
+    tiny_model m = {0};
+    hsc_model *model;
+    hsc_error err = {0};
+    tiny_config(&m, "{\"model_type\":\"t5\",\"vocab_size\":23,\"d_model\":16,\"d_kv\":8,\"d_ff\":48,\"num_layers\":2,"
+                    "\"num_heads\":2,\"relative_attention_max_distance\":20000}");
+    tiny_add(&m, "shared.weight", VOCABULARY, D, 1, 0);
+    tiny_save(&m);
+    assert_int_equal(hsc_model_open(&model, m.dir, NULL, &err), HSC_EFORMAT);
+    if (!strstr(err.message, "relative_attention_max_distance")) fail_msg("%s", err.message);
+    tiny_remove(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_sites_and_forks),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_distance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

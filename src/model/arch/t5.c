@@ -11,7 +11,8 @@
 #include <string.h>
 
 /* Distances have no end in T5. A session is sized by its context, which ends here unless the file says more. */
-enum { CONTEXT = 8192, MAX_BUCKETS = 1 << 12, MAX_DISTANCE = 1 << 20 };
+/* Models know distances up to 128 to 1024; the table of biases has every one, for each head. */
+enum { CONTEXT = 8192, MAX_BUCKETS = 1 << 12, MAX_DISTANCE = 1 << 14 };
 
 typedef struct {
     int n_buckets, max_distance;
