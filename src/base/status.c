@@ -49,7 +49,7 @@ hsc_status hsc__fail(hsc_error *err, hsc_status code, uint64_t offset, const cha
     err->code = code;
     err->offset = offset;
     va_start(args, format);
-    if (vsnprintf(err->message, sizeof err->message, format, args) < 0) err->message[0] = '\0';
+    if (hsc__format(err->message, sizeof err->message, format, args) < 0) err->message[0] = '\0';
     va_end(args);
     tidy(err->message);
     return code;
@@ -62,7 +62,7 @@ hsc_status hsc__fail_prefix(hsc_error *err, hsc_status code, const char *format,
     memcpy(old, err->message, sizeof old);
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(err->message, sizeof err->message, format, args);
+    int n = hsc__format(err->message, sizeof err->message, format, args);
     va_end(args);
     if (n < 0) n = 0;
     if ((size_t)n < sizeof err->message) snprintf(err->message + n, sizeof err->message - (size_t)n, ": %s", old);

@@ -103,12 +103,12 @@ void hsc__string_printf(hsc__string *s, const char *format, ...)
     va_list args, again;
     va_start(args, format);
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
+    int n = hsc__format(NULL, 0, format, args);
     va_end(args);
     if (n < 0 || s->failed || hsc__grow(&s->data, &s->capacity, s->n + (size_t)n + 1, 1, NULL) != HSC_OK) {
         s->failed = true;
     } else {
-        vsnprintf(s->data + s->n, (size_t)n + 1, format, again);
+        hsc__format(s->data + s->n, (size_t)n + 1, format, again);
         s->n += (size_t)n;
     }
     va_end(again);
@@ -294,12 +294,27 @@ bool hsc__parse_double(const char *text, double *out)
     return true;
 }
 
-void hsc__format_double(char *out, size_t capacity, int digits, double value)
+int hsc__format(char *out, size_t capacity, const char *format, va_list args)
 {
     locale_t c = c_locale();
     locale_t old = c ? uselocale(c) : (locale_t)0;
-    snprintf(out, capacity, "%.*g", digits, value);
+    int n = vsnprintf(out, capacity, format, args);
     if (c) uselocale(old);
+    return n;
+}
+
+static void format_text(char *out, size_t capacity, const char *format, ...) HSC_PRINTF(3, 4);
+static void format_text(char *out, size_t capacity, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    hsc__format(out, capacity, format, args);
+    va_end(args);
+}
+
+void hsc__format_double(char *out, size_t capacity, int digits, double value)
+{
+    format_text(out, capacity, "%.*g", digits, value);
 }
 
 void hsc__string_double(hsc__string *s, int digits, double value)

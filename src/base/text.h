@@ -29,7 +29,7 @@ typedef struct hsc__string {
 } hsc__string;
 void hsc__string_add(hsc__string *s, const char *bytes, size_t n);
 void hsc__string_text(hsc__string *s, const char *text);
-/* Not for floats: printf writes them as the locale says; hsc__string_double does not. */
+/* Floats too come out as in the C locale. */
 void hsc__string_printf(hsc__string *s, const char *format, ...) HSC_PRINTF(2, 3);
 /* As hsc__format_double. */
 void hsc__string_double(hsc__string *s, int digits, double value);
@@ -64,5 +64,7 @@ void hsc__text_label(hsc__string *out, const char *bytes, size_t n);
  * not wholly a number. */
 bool hsc__parse_double(const char *text, double *out);
 void hsc__format_double(char *out, size_t capacity, int digits, double value);
+/* vsnprintf in the C locale. */
+int hsc__format(char *out, size_t capacity, const char *format, va_list args) HSC_PRINTF(3, 0);
 
 #endif

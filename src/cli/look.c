@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(hsc__look_options, model),
@@ -307,10 +306,9 @@ static hsc_status watch_weights(const hsc__look *look, hsc__look_pass *pass, cat
     return HSC_OK;
 }
 
-/* Patterns of n x n weights can outgrow the machine; better a message than the system's killer. */
 static hsc_status check_memory(const hsc__look *look, const hsc__look_pass *pass, hsc_error *err)
 {
-    double n_maps = 0, limit = 0.8 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double n_maps = 0, limit = hsc__cli_room();
     for (int layer = 0; layer < look->n_layers; layer++)
         for (int head = 0; head < look->n_heads; head++) n_maps += hsc__look_chosen(look, layer, head);
     double need = n_maps * pass->n_tokens * pass->n_keys * (double)sizeof(float);

@@ -13,14 +13,15 @@
 #include <time.h>
 
 typedef struct values {
-    const char *revision, *file;
+    const char *revision;
+    hsc__texts files;
     bool quiet;
 } values;
 
 static const hsc__option options[] = {
     {"revision", 0, HSC__OPT_TEXT, "REV", offsetof(values, revision), 0, 0,
      "A branch, tag or commit; the same as NAME@REV. Default: main."},
-    {"file", 0, HSC__OPT_TEXT, "FILE", offsetof(values, file), 0, 0,
+    {"file", 0, HSC__OPT_TEXTS, "FILE", offsetof(values, files), 0, 0,
      "Fetch this file of the repository and no others, for instance one of several .gguf files. May be repeated."},
     {"quiet", 'q', HSC__OPT_FLAG, NULL, offsetof(values, quiet), 0, 0, "No progress, only errors and the path."},
 };
@@ -60,19 +61,6 @@ static void catch_interrupt(void)
     sigemptyset(&action.sa_mask);
     if (sigaction(SIGINT, NULL, &previous) == 0 && previous.sa_handler == SIG_IGN) return;
     sigaction(SIGINT, &action, NULL);
-}
-
-/* The parser keeps the last of a repeated option; --file wants them all, in order. The arguments are known to be good.
- */
-static size_t collect_files(const char **files, int argc, char **argv)
-{
-    size_t n = 0;
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--revision") == 0) i++;
-        else if (strcmp(argv[i], "--file") == 0) files[n++] = argv[++i];
-        else if (strncmp(argv[i], "--file=", 7) == 0) files[n++] = argv[i] + 7;
-    }
-    return n;
 }
 
 /* What the progress line is made from. */
@@ -208,11 +196,7 @@ int hsc__cli_pull(int argc, char **argv)
     int status = hsc__cli_parse(&command, argc, argv, &v, &args);
     if (status != HSC__CLI_GO_ON) return status;
     meter m = {.quiet = v.quiet, .terminal = hsc__cli_terminal(stderr)};
-    const char **files = hsc__calloc((size_t)argc, sizeof *files);
-    if (!files) return hsc__cli_no_memory();
-    hsc__pull_options wanted = {.revision = v.revision, .files = files, .progress = on_event, .user = &m};
-    wanted.n_files = collect_files(files, argc, argv);
-    status = pull(args.list[0], &wanted);
-    hsc__free(files);
-    return status;
+    hsc__pull_options wanted = {
+        .revision = v.revision, .files = v.files.list, .n_files = (size_t)v.files.n, .progress = on_event, .user = &m};
+    return pull(args.list[0], &wanted);
 }

@@ -273,6 +273,36 @@ static hsc_status record_site(job *j, hsc_site site, hsc_error *err)
     return HSC_OK;
 }
 
+/* Weights of one layer's maps of a site: [n_heads][n_query][n_key] of every sequence; 0 for a site that is no map. */
+static double map_weights(const job *j, hsc_site site)
+{
+    const char *name = hsc_site_name(site);
+    double n = 0;
+    if (!strstr(name, "pattern") && !strstr(name, "attn_scores")) return 0;
+    bool of_source = strncmp(name, "enc_", 4) == 0, crosses = strncmp(name, "cross_", 6) == 0;
+    for (size_t i = 0; i < j->n_seqs; i++) {
+        int source = j->lengths[i], own = j->target_lengths ? j->target_lengths[i] : source;
+        n += (double)(of_source ? source : own) * (of_source || crosses ? source : own);
+    }
+    return n * j->opened.config->n_heads;
+}
+
+static hsc_status check_room(const job *j, hsc_error *err)
+{
+    double n = 0, room = hsc__cli_room();
+    for (int site = 0; site < HSC_N_SITES; site++) {
+        int n_layers = j->wanted[site] ? hsc_model_site_layers(j->opened.model, (hsc_site)site) : 0;
+        for (int layer = 0; layer < n_layers; layer++) {
+            if (hsc__layers_have(&j->v->layers, layer)) n += map_weights(j, (hsc_site)site);
+        }
+    }
+    HSC_FAIL_IF(n * (double)sizeof(float) > room, HSC_ENOMEM,
+                "the maps of attention take %.1f GiB, more than this machine has to spare (%.1f GiB); --layers chooses "
+                "fewer, --stats sums them up",
+                n * (double)sizeof(float) / (1 << 30), room / (1 << 30));
+    return HSC_OK;
+}
+
 /* A session collects one layer or all; with several of them the others are not saved. */
 static hsc_status collect_stats(job *j, hsc_error *err)
 {
@@ -455,6 +485,7 @@ static hsc_status run(job *j, hsc_error *err)
     HSC_TRY(hsc__layers_check(&j->v->layers, n_layers, err));
     HSC_TRY(read_input(j, err));
     HSC_TRY(find_targets(j, err));
+    HSC_TRY(check_room(j, err));
     HSC_TRY(pass(j, err));
     HSC_TRY(gather(j, err));
     hsc__cli_hold_interrupt(true);

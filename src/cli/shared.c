@@ -89,6 +89,11 @@ hsc_status hsc__cli_tokenizer(const hsc__opened *opened, const hsc_tokenizer **o
     return hsc__fail(err, why.code, 0, "%s; --ids 1,2,3 runs the model on token ids", why.message);
 }
 
+double hsc__cli_room(void)
+{
+    return 0.8 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
 /* ---------------------------------------------------------------------------------------------------- progress ---- */
 
 static double now(void)

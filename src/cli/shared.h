@@ -24,6 +24,10 @@ typedef struct hsc__opened {
 int hsc__cli_open(const hsc__command *command, const char *model, int dtype, bool notes, hsc__opened *out);
 void hsc__cli_close(hsc__opened *opened);
 
+/* Bytes that patterns may take: n x n weights can outgrow the machine, and a message is better than the system's
+ * killer. */
+double hsc__cli_room(void);
+
 /* Shows how far a pass has come, on a terminal and once it has taken a while. Zero it before use; it must live until
  * the pass is over. */
 typedef struct hsc__progress {

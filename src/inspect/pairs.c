@@ -29,7 +29,7 @@ hsc_status hsc__pairs_skip(hsc_pairs *pairs, int line, hsc_error *err, const cha
     char why[256];
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(why, sizeof why, format, args);
+    int n = hsc__format(why, sizeof why, format, args);
     va_end(args);
     size_t length = n < 0 ? 0 : (size_t)n < sizeof why ? (size_t)n : hsc__utf8_prefix(why, sizeof why - 1);
     HSC_TRY(hsc__grow(&pairs->skipped, &pairs->skipped_capacity, pairs->n_skipped + 1, sizeof *pairs->skipped, err));

@@ -207,7 +207,7 @@ void hsc__source_warn(hsc__source *src, const char *format, ...)
     va_list args;
     if (src->n_warnings == sizeof src->warnings / sizeof *src->warnings) return;
     va_start(args, format);
-    int n = vsnprintf(text, sizeof text, format, args);
+    int n = hsc__format(text, sizeof text, format, args);
     va_end(args);
     if (n < 0) return;
     const char *copy = hsc__arena_strndup(src->arena, text, strlen(text));

@@ -22,7 +22,7 @@ hsc_status hsc__jrun_fail(hsc__jrun *r, int line, hsc_status code, const char *f
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    hsc__format(text, sizeof text, format, args);
     va_end(args);
     return hsc__fail(r->err, code, 0, "line %d: %s", line, text);
 }

@@ -5,6 +5,7 @@ converts weights in memory."""
 import json
 import os
 import pathlib
+import resource
 import shutil
 import signal
 import struct
@@ -208,8 +209,22 @@ class Refusals(Convert):
         self.refused(2, self.source, self.folder / "out", "--dtype", "q8_0", says=["a folder holds f32, bf16 or f16"])
         self.refused(2, self.source, self.folder / "a.gguf", "--dtype", "q9", says=["--dtype wants one of"])
         self.bad(2, "convert", "-m", self.source, says=["no output"])
+        self.bad(2, "convert", "-m", self.source, "-o", "", says=["no output"])
         self.refused(1, self.source, self.folder / "a.safetensors", says=["a folder", ".gguf"])
         self.refused(1, self.folder / "nothing", self.folder / "a.gguf", says=["nothing"])
+
+    def test_what_cannot_be_written_is_named_as_it_was_asked_for(self):
+        """A limit on the size of files: what is filled beside the output is nobody's concern."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
+
+        for target in ("out.gguf", "folder", "folder/"):
+            path = f"{self.folder}/{target}"
+            done = self.run_program("convert", "-m", self.source, "-o", path, preexec_fn=limit)
+            text = done.stderr.decode().splitlines()[-1]  # a note about the tokenizer may come before
+            self.assertEqual(done.returncode, 1)
+            self.assertTrue(text.startswith(f"headscope: {path.rstrip('/')}") and "File too large" in text, text)
+            self.assertNotIn(".part.", text)
 
     def test_what_exists_is_not_replaced(self):
         target = self.folder / "a.gguf"

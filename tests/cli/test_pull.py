@@ -167,8 +167,9 @@ class Choice(PullTest):
         self.assertEqual({p.name for p in path.iterdir()}, {"README.md", "config.json"})
         self.bad("org/tiny", "--file", "absent.txt", says=['no file "absent.txt"'])
         self.bad("org/tiny", "--file", "pytorch_model.bin", status=2, says=["pickled"])
-        for name in ("../config.json", "/etc/passwd", "a//b", "a\\b", "", "./config.json"):
+        for name in ("../config.json", "/etc/passwd", "a//b", "a\\b", "./config.json"):
             self.bad("org/tiny", "--file", name, status=2, says=["not the name of a file"])
+        self.bad("org/tiny", "--file", "", status=2, says=["--file"])
 
     def test_gguf(self):
         self.hub.repos["org/one"] = Repo({"a.gguf": b"GGUF", "README.md": b""}, lfs=["a.gguf"])

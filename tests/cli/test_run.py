@@ -7,9 +7,13 @@ import os
 import pathlib
 import resource
 import subprocess
+import sys
 import unittest
 
-from program import DATA, PROGRAM, ProgramTest, environment, main, read_npz, read_safetensors
+from program import DATA, PROGRAM, SOURCE, ProgramTest, environment, main, read_npz, read_safetensors
+
+sys.path.insert(0, str(SOURCE / "tests" / "golden"))
+import toys  # noqa: E402
 
 SORT = DATA / "models" / "gpt-nano-sort"  # 3 layers, 3 heads, width 48, context 11, vocabulary 3, no tokenizer
 ENTROPY = 1e-5  # nats; a logarithm in float32 is less exact than a sum
@@ -143,6 +147,14 @@ class Run(ProgramTest):
         if os.path.exists("/dev/full"):
             (self.folder / "full.npz").symlink_to("/dev/full")
             self.bad(1, *words, self.folder / "full.npz", says=["full", "No space left on device"])
+
+    def test_maps_that_outgrow_the_machine(self):
+        """Said before the pass, which would keep 1.8 TB."""
+        config, tensors = toys.llama(n_positions=1 << 20, d=64, n_heads=16, n_kv=16, n_layer=8)
+        model = toys.write_folder(self.folder / "model", config, tensors)
+        words = ["run", "-m", model, "-o", self.folder / "out.npz", "--ids", ",".join(["1"] * 60000), "--sites"]
+        for site in ("pattern", "attn_scores"):
+            self.bad(1, *words, site, says=["GiB", "--layers", "--stats"])
 
     def test_text_that_has_no_end(self):
         """Memory runs out: an error, and not the reading of /dev/zero for ever."""

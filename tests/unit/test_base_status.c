@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "scratch.h"
+
 static void test_every_code_has_a_text(void **state)
 {
     (void)state;
@@ -117,6 +119,22 @@ static void test_macros(void **state)
     assert_int_equal(err.offset, 0);
 }
 
+static void test_numbers_in_a_locale_with_a_comma(void **state)
+{
+    (void)state;
+    hsc_error err = {0};
+    hsc__string text = {0};
+    if (!scratch_comma_locale()) skip();
+    hsc__fail(&err, HSC_EINVAL, 0, "eps is %g", 0.5);
+    assert_string_equal(err.message, "eps is 0.5");
+    hsc__fail_prefix(&err, HSC_EINVAL, "layer %.2f", 1.25);
+    assert_string_equal(err.message, "layer 1.25: eps is 0.5");
+    hsc__string_printf(&text, "%.3f", 0.5);
+    assert_string_equal(text.data, "0.500");
+    hsc__string_free(&text);
+    setlocale(LC_ALL, "C");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +145,7 @@ int main(void)
         cmocka_unit_test(test_message_is_one_line),
         cmocka_unit_test(test_long_message_is_cut_between_characters),
         cmocka_unit_test(test_macros),
+        cmocka_unit_test(test_numbers_in_a_locale_with_a_comma),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -18,7 +18,7 @@ void hsc__convert_note(const hsc__convert *c, const char *format, ...)
     if (!c->options->tell) return;
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    hsc__format(text, sizeof text, format, args);
     va_end(args);
     c->options->tell(c->options->user, &(hsc_convert_event){.note = text});
 }
@@ -36,7 +36,7 @@ const char *hsc__convert_text(hsc__convert *c, const char *format, ...)
     char text[512];
     va_list args;
     va_start(args, format);
-    int n = vsnprintf(text, sizeof text, format, args);
+    int n = hsc__format(text, sizeof text, format, args);
     va_end(args);
     return n < 0 ? NULL : hsc__arena_strndup(&c->arena, text, strlen(text));
 }

@@ -268,6 +268,16 @@ static hsc_status write_folder(hsc__convert *c, const char *dir, hsc_error *err)
     return write_weights(c, dir, err);
 }
 
+/* A message about the neighbour is one about the folder that was asked for. */
+static void name_as_asked(hsc_error *err, const char *part, const char *dir)
+{
+    char rest[sizeof err->message];
+    size_t n = strlen(part);
+    if (!err || strncmp(err->message, part, n) != 0) return;
+    snprintf(rest, sizeof rest, "%s", err->message + n);
+    hsc__fail(err, err->code, err->offset, "%s%s", dir, rest);
+}
+
 hsc_status hsc__convert_to_folder(hsc__convert *c, hsc_error *err)
 {
     char *part = NULL;
@@ -279,7 +289,10 @@ hsc_status hsc__convert_to_folder(hsc__convert *c, hsc_error *err)
     if (status == HSC_OK) status = make_neighbour(&part, dir, err);
     if (status == HSC_OK) status = write_folder(c, part, err);
     if (status == HSC_OK) status = move_in(part, dir, err);
-    if (status != HSC_OK && part) remove_folder(part);
+    if (status != HSC_OK && part) {
+        name_as_asked(err, part, dir);
+        remove_folder(part);
+    }
     hsc__free(part);
     hsc__free(dir);
     return status;
