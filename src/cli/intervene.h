@@ -4,6 +4,7 @@
 #define HSC_CLI_INTERVENE_H
 
 #include "cli/shared.h"
+#include "headscope/inspect.h"
 #include "headscope/intervene.h"
 
 typedef enum {
@@ -78,6 +79,27 @@ hsc_status hsc__items_add_lines(hsc__items *items, const hsc__opened *opened, co
                                 int limit, hsc_error *err);
 hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
                                 int limit, hsc_error *err);
+
+/* A line of prompts as it stands in its file. */
+typedef struct hsc__prompt {
+    const char *text; /* [n] */
+    size_t n;
+    const char *right, *wrong;
+    const char *cluster; /* NULL: the prompt by itself */
+    int line;
+} hsc__prompt;
+
+/* Gets what a pair file holds, in its order. HSC_EINVAL of `prompt` leaves the line out; `pair` does that itself. */
+typedef struct hsc__pair_reader {
+    hsc_status (*prompt)(void *user, const hsc__prompt *prompt, hsc_error *err);
+    hsc_status (*pair)(void *user, const hsc_pair *pair, hsc_error *err);
+    void *user;
+    hsc__items *items; /* filled by the two; lines that are left out go there */
+} hsc__pair_reader;
+/* HSC_EINVAL: nothing can be used. limit: the first lines alone; 0: all. */
+hsc_status hsc__read_pairs(const hsc__pair_reader *reader, const char *path, int limit, hsc_error *err);
+/* Whether both wordings say the same up to the query, so that nothing tells their answers apart there. */
+bool hsc__same_prompt(const hsc_pair *pair);
 
 void hsc__items_drop_last(hsc__items *items);
 hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err);

@@ -11,9 +11,7 @@
 typedef struct reader {
     hsc__items *items;
     const hsc__opened *opened;
-    const char *path;
     unsigned flags;
-    int limit;
 } reader;
 
 hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err)
@@ -75,43 +73,50 @@ static const char *text_of(const json_t *object, const char *name, const char *o
 }
 
 /* The cluster of a line: its "cluster", else its "id" up to the last '-', which twins share. */
-static hsc_status set_cluster(hsc__item *item, const json_t *object, hsc_error *err)
+static hsc_status find_cluster(const json_t *object, char **out, hsc_error *err)
 {
     const char *name = json_string_value(json_object_get(object, "cluster"));
     const char *id = name ? name : json_string_value(json_object_get(object, "id"));
+    *out = NULL;
     if (!id) return HSC_OK;
     const char *dash = name ? NULL : strrchr(id, '-');
     size_t n = dash ? (size_t)(dash - id) : strlen(id);
-    item->cluster = hsc__strndup(id, n);
-    return item->cluster ? HSC_OK : hsc__fail_memory(err, n + 1, "a cluster");
+    *out = hsc__strndup(id, n);
+    return *out ? HSC_OK : hsc__fail_memory(err, n + 1, "a cluster");
 }
 
-static hsc_status add_object(const reader *r, const json_t *object, int line, hsc_error *err)
+static hsc_status read_object(const hsc__pair_reader *r, const json_t *object, int line, hsc_error *err)
 {
-    const char *prompt = json_string_value(json_object_get(object, "prompt"));
-    const char *right = text_of(object, "right", "io"), *wrong = text_of(object, "wrong", "s");
-    HSC_FAIL_IF(!prompt || !right || !wrong, HSC_EFORMAT,
+    char *cluster;
+    hsc__prompt p = {.text = json_string_value(json_object_get(object, "prompt")),
+                     .right = text_of(object, "right", "io"),
+                     .wrong = text_of(object, "wrong", "s"),
+                     .line = line};
+    HSC_FAIL_IF(!p.text || !p.right || !p.wrong, HSC_EFORMAT,
                 "a line of a pair file is {\"prompt\", \"right\", \"wrong\"} or {\"prompt\", \"io\", \"s\"}");
-    HSC_TRY(add_prompt(r, prompt, strlen(prompt), right, strlen(right), wrong, strlen(wrong), err));
-    hsc__item *item = &r->items->list[r->items->n - 1];
-    item->line = line;
-    return set_cluster(item, object, err);
+    HSC_TRY(find_cluster(object, &cluster, err));
+    p.n = strlen(p.text);
+    p.cluster = cluster;
+    hsc_status status = r->prompt(r->user, &p, err);
+    hsc__free(cluster);
+    return status;
 }
 
 /* A line that asks for nothing is left out; one that is no line of a pair file is an error. */
-static hsc_status add_line(const reader *r, const char *text, size_t n, int line, hsc_error *err)
+static hsc_status read_line(const hsc__pair_reader *r, const char *text, size_t n, int line, hsc_error *err)
 {
     json_error_t where;
     hsc_error why = {0};
     json_t *object = json_loadb(text, n, JSON_REJECT_DUPLICATES, &where);
     if (!object) return hsc__fail(err, HSC_EFORMAT, 0, "column %d: %s", where.column, where.text);
-    hsc_status status = add_object(r, object, line, &why);
+    hsc_status status = read_object(r, object, line, &why);
     json_decref(object);
     if (status == HSC_EINVAL) return hsc__items_leave_out(r->items, line, why.message, err);
     return status == HSC_OK ? HSC_OK : hsc__fail(err, status, why.offset, "%s", why.message);
 }
 
-static hsc_status add_prompts(const reader *r, const hsc__string *text, hsc_error *err)
+static hsc_status read_prompts(const hsc__pair_reader *r, const char *path, const hsc__string *text, int limit,
+                               hsc_error *err)
 {
     int n_lines = 0, line = 1;
     for (size_t start = 0; start < text->n; line++) {
@@ -119,19 +124,29 @@ static hsc_status add_prompts(const reader *r, const hsc__string *text, hsc_erro
         size_t n = end ? (size_t)(end - text->data) - start : text->n - start, kept = n;
         if (kept && text->data[start + kept - 1] == '\r') kept--;
         if (kept) {
-            if (r->limit && ++n_lines > r->limit) break;
-            hsc_status status = add_line(r, text->data + start, kept, line, err);
-            if (status != HSC_OK) return hsc__fail_prefix(err, status, "%s: line %d", r->path, line);
+            if (limit && ++n_lines > limit) break;
+            hsc_status status = read_line(r, text->data + start, kept, line, err);
+            if (status != HSC_OK) return hsc__fail_prefix(err, status, "%s: line %d", path, line);
         }
         start += n + 1;
     }
     return HSC_OK;
 }
 
+static hsc_status add_object(void *user, const hsc__prompt *p, hsc_error *err)
+{
+    const reader *r = user;
+    HSC_TRY(add_prompt(r, p->text, p->n, p->right, strlen(p->right), p->wrong, strlen(p->wrong), err));
+    hsc__item *item = &r->items->list[r->items->n - 1];
+    item->line = p->line;
+    if (!p->cluster) return HSC_OK;
+    item->cluster = hsc__strndup(p->cluster, strlen(p->cluster));
+    return item->cluster ? HSC_OK : hsc__fail_memory(err, strlen(p->cluster) + 1, "a cluster");
+}
+
 /* ----------------------------------------------------------------------------------------------------- pairs ---- */
 
-/* Whether both wordings say the same up to the query, so that nothing tells their answers apart. */
-static bool same_prompt(const hsc_pair *pair)
+bool hsc__same_prompt(const hsc_pair *pair)
 {
     const hsc_wording *x = &pair->wording[0], *y = &pair->wording[1];
     if (x->query.end != y->query.end) return false;
@@ -168,12 +183,13 @@ static hsc_status add_wording(const reader *r, const hsc_pair *pair, int which, 
 }
 
 /* Both wordings or neither. */
-static hsc_status add_both(const reader *r, const hsc_pair *pair, hsc_error *err)
+static hsc_status add_both(void *user, const hsc_pair *pair, hsc_error *err)
 {
+    const reader *r = user;
     hsc_error why = {0};
     int line = pair->wording[0].line;
     size_t first = r->items->n;
-    if (same_prompt(pair))
+    if (hsc__same_prompt(pair))
         return hsc__items_leave_out(r->items, line, "both wordings are the same up to the query", err);
     hsc_status status = add_wording(r, pair, 0, &why);
     if (status == HSC_OK) status = add_wording(r, pair, 1, &why);
@@ -194,7 +210,7 @@ static int by_number(const void *a, const void *b)
 }
 
 /* In the order of the file; a limit of lines takes both lines of the last pair. */
-static hsc_status add_pairs(const reader *r, const hsc_pairs *pairs, hsc_error *err)
+static hsc_status read_in_order(const hsc__pair_reader *r, const hsc_pairs *pairs, int limit, hsc_error *err)
 {
     size_t n = (size_t)hsc_pairs_count(pairs);
     const hsc_pair **order = hsc__calloc(n, sizeof *order);
@@ -202,14 +218,14 @@ static hsc_status add_pairs(const reader *r, const hsc_pairs *pairs, hsc_error *
     for (size_t i = 0; i < n; i++) order[i] = hsc_pairs_get(pairs, (int)i);
     qsort(order, n, sizeof *order, by_number);
     hsc_status status = HSC_OK;
-    for (int i = 0; status == HSC_OK && hsc_pairs_skipped(pairs, i) && !r->limit; i++)
-        status =
-            hsc__items_leave_out(r->items, hsc_pairs_skipped(pairs, i)->line, hsc_pairs_skipped(pairs, i)->why, err);
+    const hsc_skipped *left;
+    for (int i = 0; status == HSC_OK && !limit && (left = hsc_pairs_skipped(pairs, i)); i++)
+        status = hsc__items_leave_out(r->items, left->line, left->why, err);
     int n_lines = 0;
     for (size_t i = 0; i < n && status == HSC_OK; i++) {
-        if (r->limit && n_lines >= r->limit) break;
+        if (limit && n_lines >= limit) break;
         n_lines += order[i]->wording[0].line == order[i]->wording[1].line ? 1 : 2;
-        status = add_both(r, order[i], err);
+        status = r->pair(r->user, order[i], err);
     }
     hsc__free(order);
     return status;
@@ -229,18 +245,17 @@ static bool is_prompts(const hsc__string *text)
     return found;
 }
 
-hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
-                                int limit, hsc_error *err)
+hsc_status hsc__read_pairs(const hsc__pair_reader *r, const char *path, int limit, hsc_error *err)
 {
-    reader r = {items, opened, path, flags, limit};
     hsc__string text = {0};
     hsc_pairs *pairs = NULL;
+    const hsc__items *items = r->items;
     hsc_status status = hsc__cli_read(path, &text, err);
     if (status == HSC_OK && is_prompts(&text)) {
-        status = add_prompts(&r, &text, err);
+        status = read_prompts(r, path, &text, limit, err);
     } else if (status == HSC_OK) {
         status = hsc_pairs_parse(&pairs, path, text.n ? text.data : "", text.n, NULL, err);
-        if (status == HSC_OK) status = add_pairs(&r, pairs, err);
+        if (status == HSC_OK) status = read_in_order(r, pairs, limit, err);
     }
     if (status == HSC_OK && !items->n && items->n_left_out)
         status = hsc__fail(err, HSC_EINVAL, 0, "%s: no pair can be used; line %d: %s", path, items->left_out[0].line,
@@ -249,6 +264,13 @@ hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, co
     hsc_pairs_free(pairs);
     hsc__string_free(&text);
     return status;
+}
+
+hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
+                                int limit, hsc_error *err)
+{
+    reader r = {items, opened, flags};
+    return hsc__read_pairs(&(hsc__pair_reader){add_object, add_both, &r, items}, path, limit, err);
 }
 
 /* ------------------------------------------------------------------------------------- what is said about them ---- */

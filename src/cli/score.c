@@ -19,11 +19,20 @@ static const hsc__option options[] = {
      "choices "
      "follow the prompt as they are, so they begin with a blank where one is due; answer counts from 0 or is the text "
      "of a choice, and may be absent."},
+    {"pairs", 0, HSC__OPT_TEXT, "FILE", offsetof(hsc__score_options, pairs), 0, 0,
+     "Sentence pairs as scan and ablate read them: how often the model's answer is the right one."},
     {"target", 0, HSC__OPT_TEXT, "TEXT", offsetof(hsc__score_options, target.text), 0, 0,
      "Of an encoder-decoder (T5, BART, Marian): what is scored, about the text that it reads."},
     {"target-ids", 0, HSC__OPT_IDS, "IDS", offsetof(hsc__score_options, target.ids), 0, 0,
      "The same as ids, exactly these: the token that begins a target is the first of them."},
     HSC__OPTION_HEADING("How"),
+    {"by", 0, HSC__OPT_CHOICE, "continuation|text", offsetof(hsc__score_options, by), 0, 0,
+     "With --pairs: each candidate follows the text up to the query (default), or stands in the query's place and the "
+     "whole text is scored."},
+    {"limit", 0, HSC__OPT_INT, "N", offsetof(hsc__score_options, limit), 1, INT32_MAX,
+     "With --pairs: the first N lines. Default: all."},
+    {"seed", 0, HSC__OPT_INT, "N", offsetof(hsc__score_options, seed), 0, INT32_MAX,
+     "Of the intervals of --pairs. Default: 0."},
     {"max-length", 0, HSC__OPT_INT, "N", offsetof(hsc__score_options, window), 2, INT32_MAX,
      "Tokens that one pass sees. Default: the model's context."},
     {"stride", 0, HSC__OPT_INT, "N", offsetof(hsc__score_options, stride), 1, INT32_MAX,
@@ -44,12 +53,16 @@ static const hsc__option options[] = {
 
 const hsc__command hsc__score_command = {
     .name = "score",
-    .usage = "-m MODEL TEXT [options]\n-m MODEL -              (standard input)\n-m MODEL --choices FILE.jsonl",
+    .usage = "-m MODEL TEXT [options]\n-m MODEL -              (standard input)\n-m MODEL --choices FILE.jsonl\n-m "
+             "MODEL --pairs FILE [--by text]",
     .about =
         "How likely a text is: the log-probability of each token given those before it, in nats (natural logarithm), "
         "their sum, and the perplexity exp(-mean). The first token of all has nothing before it and is not counted.\n"
         "With --choices: which continuation of each prompt is likeliest, and how often that is the answer; by the sum "
         "of its log-probabilities, and by that sum for each byte and for each token of the choice.\n"
+        "With --pairs: of two candidates, which one does the model take, in both wordings? A head of a model that "
+        "guesses "
+        "has no job, so ask this first.\n"
         "An encoder-decoder (T5, BART, Marian) is asked how likely --target is about the text: every token behind the "
         "one that begins a target counts, the token that ends it too. With --choices it reads the prompt and each "
         "choice is a target, without its end.",
@@ -61,6 +74,8 @@ const hsc__command hsc__score_command = {
                 "    perplexity of a long text\n"
                 "headscope score -m gpt2 --choices questions.jsonl --json\n"
                 "    accuracy, and every choice's score\n"
+                "headscope score -m gpt2 --pairs data/pairs/names.txt\n"
+                "    does it know who comes next?\n"
                 "headscope score -m t5-small \"translate English to German: Good day\" --target \"Guten Tag\"\n"
                 "    how likely the translation is",
     .max_args = 1,
@@ -71,12 +86,17 @@ const hsc__command hsc__score_command = {
 static int check(const hsc__score_options *o, int n_texts)
 {
     const hsc__command *command = &hsc__score_command;
-    int n_inputs = n_texts + (o->file != NULL) + (o->ids.ids != NULL) + (o->choices != NULL);
+    int n_inputs = n_texts + (o->file != NULL) + (o->ids.ids != NULL) + (o->choices != NULL) + (o->pairs != NULL);
     if (n_inputs == 0)
-        return hsc__cli_misuse(command, "no text: give TEXT, - for standard input, --file, --ids or --choices");
-    if (n_inputs > 1) return hsc__cli_misuse(command, "more than one of TEXT, --file, --ids and --choices");
+        return hsc__cli_misuse(command,
+                               "no text: give TEXT, - for standard input, --file, --ids, --choices or --pairs");
+    if (n_inputs > 1) return hsc__cli_misuse(command, "more than one of TEXT, --file, --ids, --choices and --pairs");
+    if ((o->by || o->limit || o->seed) && !o->pairs)
+        return hsc__cli_misuse(command, "--by, --limit and --seed go with --pairs");
     bool target = o->target.text || o->target.ids.ids;
     if (o->choices && target) return hsc__cli_misuse(command, "--choices are targets: not with --target");
+    if (o->pairs && (target || o->window || o->stride || o->tokens))
+        return hsc__cli_misuse(command, "--pairs: not with --target, --max-length, --stride or --tokens");
     if (target && (o->window || o->stride))
         return hsc__cli_misuse(command, "a target is read whole: not with --max-length or --stride");
     if (hsc__target_check(command, &o->target) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
@@ -241,7 +261,9 @@ int hsc__cli_score(int argc, char **argv)
     if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&hsc__score_command, o.model, o.pass.dtype, true, &j.opened);
     j.reads_source = result == HSC__CLI_GO_ON && hsc_model_encoder(j.opened.model);
     if (result == HSC__CLI_GO_ON)
-        result = o.choices ? hsc__score_choices(&j) : run_text(&j, args.n ? args.list[0] : NULL);
+        result = o.pairs     ? hsc__score_pairs(&j)
+                 : o.choices ? hsc__score_choices(&j)
+                             : run_text(&j, args.n ? args.list[0] : NULL);
     hsc_session_free(j.session);
     hsc__cli_close(&j.opened);
     hsc__tokens_free(&j.source);

@@ -5,11 +5,11 @@
 #include "cli/target.h"
 
 typedef struct hsc__score_options {
-    const char *model, *file, *choices;
+    const char *model, *file, *choices, *pairs;
     hsc__ids ids;
     hsc__target_options target;
     hsc__pass_options pass;
-    int window, stride, threads;
+    int window, stride, threads, by, limit, seed;
     bool tokens, no_special, parse_special, json;
 } hsc__score_options;
 
@@ -22,6 +22,14 @@ typedef struct hsc__score {
 } hsc__score;
 
 extern const hsc__command hsc__score_command;
+
+/* Tokens of a text of which those behind byte `border` count, or all but the first; a token that spans the border
+ * counts, and blanks before it do. HSC_EINVAL: nothing stands before it, or behind. */
+hsc_status hsc__score_encode(const hsc__score *score, const hsc_tokenizer *tokenizer, const hsc__string *text,
+                             size_t border, hsc_encoding *encoding, hsc_continuation *out, hsc_error *err);
+
+/* The pairs of --pairs, as --choices below. */
+int hsc__score_pairs(hsc__score *score);
 
 /* Runs the benchmark of --choices and prints its result. Returns the exit status. */
 int hsc__score_choices(hsc__score *score);

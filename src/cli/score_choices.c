@@ -51,31 +51,39 @@ static hsc_status encode_target(const hsc__score *j, question *q, int index, con
     return HSC_OK;
 }
 
+hsc_status hsc__score_encode(const hsc__score *j, const hsc_tokenizer *tokenizer, const hsc__string *text,
+                             size_t border, hsc_encoding *e, hsc_continuation *out, hsc_error *err)
+{
+    bool whole = border == 0;
+    while (border && text->data[border - 1] == ' ') border--;
+    HSC_TRY(
+        hsc_encode(tokenizer, text->data, text->n, hsc__encode_flags(j->o->no_special, j->o->parse_special), e, err));
+    int first = 0, n = (int)e->n;
+    while (n > 0 && e->spans[n - 1].start == e->spans[n - 1].end) n--; /* what was added at the end is no part of it */
+    while (first < n && e->spans[first].end <= border) first++;
+    if (whole && first == 0) first = 1; /* nothing stands before the first token */
+    HSC_FAIL_IF(first == 0, HSC_EINVAL, "the prompt gives no token: there is nothing that a choice could follow");
+    HSC_FAIL_IF(first >= n, HSC_EINVAL, "a choice is empty: it gives no token");
+    *out = (hsc_continuation){.ids = e->ids, .n = n, .first = first};
+    return HSC_OK;
+}
+
 static hsc_status encode_choice(const hsc__score *j, const hsc_tokenizer *tokenizer, question *q, int index,
                                 const json_t *prompt, const json_t *choice, hsc_error *err)
 {
     hsc__string text = {0};
-    size_t border = json_string_length(prompt);
-    hsc_encoding *e = &q->encodings[index];
-    hsc__string_add(&text, json_string_value(prompt), border);
+    hsc_error why = {0};
+    size_t n = json_string_length(prompt);
+    if (!n) return fail(j, q, err, "the prompt gives no token: there is nothing that a choice could follow");
+    hsc__string_add(&text, json_string_value(prompt), n);
     hsc__string_add(&text, json_string_value(choice), json_string_length(choice));
-    if (text.failed) {
-        hsc__string_free(&text);
-        return hsc__fail_memory(err, border, "a choice");
-    }
-    while (border && text.data[border - 1] == ' ') border--;
-    hsc_status status =
-        hsc_encode(tokenizer, text.data, text.n, hsc__encode_flags(j->o->no_special, j->o->parse_special), e, err);
+    hsc_status status = hsc__fail_memory(err, n, "a choice");
+    if (!text.failed) status = hsc__score_encode(j, tokenizer, &text, n, &q->encodings[index], &q->list[index], &why);
+    if (!text.failed && status == HSC_EINVAL) status = fail(j, q, err, why.message);
+    else if (!text.failed && status != HSC_OK) status = hsc__fail(err, status, why.offset, "%s", why.message);
     hsc__string_free(&text);
-    HSC_TRY(status);
-    int first = 0, n = (int)e->n;
-    while (n > 0 && e->spans[n - 1].start == e->spans[n - 1].end) n--; /* what was added at the end is no part of it */
-    while (first < n && e->spans[first].end <= border) first++;
-    if (first == 0) return fail(j, q, err, "the prompt gives no token: there is nothing that a choice could follow");
-    if (first == n) return fail(j, q, err, "a choice is empty: it gives no token");
-    q->list[index] = (hsc_continuation){.ids = e->ids, .n = n, .first = first};
     q->n_bytes[index] = json_string_length(choice);
-    return HSC_OK;
+    return status;
 }
 
 /* A number from 0, or the text of a choice. */

@@ -85,6 +85,56 @@ class Score(ProgramTest):
                 self.assertEqual(scored["n_bytes"], len(choice))
         self.assertIn("by sum           0.5000 +- 0.5000", self.good("score", "-m", STORIES, "--choices", path))
 
+    def whole(self, text):
+        return self.json("score", "-m", STORIES, text)["log_prob"]
+
+    def test_pairs(self):
+        """Leads are those of the choices, and of whole texts with the candidate in the query's place."""
+        path = self.folder / "pairs.txt"
+        path.write_text("# a comment\nThe [a:dog] saw the [b:cat]. {Max|Sue} likes [q:it] very much.\n"
+                        "[a:Tom] met [b:Lily]. It was {her|him} and [q:she] ran.\n"
+                        "One day, [a:Tom] and [b:Lily] met [q:him] at {sea|home}.\n")
+        said = self.json("score", "-m", STORIES, "--pairs", path)
+        self.assertEqual([(line["line"], "same up to the query" in line["why"]) for line in said["skipped"]], [(4, True)])
+        prompts = ["The dog saw the cat. Max likes it", "The dog saw the cat. Sue likes it", "Tom met Lily. It was her and she",
+                   "Tom met Lily. It was him and she"]
+        choices = self.folder / "choices.jsonl"
+        answers = [(" dog", " cat"), (" cat", " dog"), (" Tom", " Lily"), (" Lily", " Tom")]
+        choices.write_text("\n".join(json.dumps({"prompt": p, "choices": c}) for p, c in zip(prompts, answers)))
+        want = [q["choices"][0]["log_prob"] - q["choices"][1]["log_prob"]
+                for q in self.json("score", "-m", STORIES, "--choices", choices)["questions"]]
+        leads = [text["lead"] for text in said["texts"]]
+        for lead, right in zip(leads, want):
+            self.assertAlmostEqual(lead, right, delta=1e-5)
+        self.assertEqual((said["n_texts"], said["n_pairs"], said["n_clusters"]), (4, 2, 2))
+        self.assertEqual(said["n_right"], sum(lead > 0 for lead in leads))
+        self.assertEqual(said["n_both"], (min(leads[:2]) > 0) + (min(leads[2:]) > 0))
+        self.assertAlmostEqual(said["lead"], sum(leads) / 4, delta=1e-6)
+        self.assertLessEqual(said["ci"][0], said["lead"])
+        self.assertIn(f"right           {said['n_right']} of 4;", self.good("score", "-m", STORIES, "--pairs", path))
+        said = self.json("score", "-m", STORIES, "--pairs", path, "--by", "text")
+        self.assertEqual((said["n_texts"], said["skipped"]), (6, []))
+        texts = [["The dog saw the cat. Max likes the dog very much.", "The dog saw the cat. Max likes the cat very much."],
+                 ["The dog saw the cat. Sue likes the cat very much.", "The dog saw the cat. Sue likes the dog very much."]]
+        for text, (right, wrong) in zip(said["texts"], texts):
+            self.assertAlmostEqual(text["lead"], self.whole(right) - self.whole(wrong), delta=1e-4)
+
+    def test_prompts(self):
+        path = self.folder / "prompts.jsonl"
+        lines = [{"id": "p-0", "prompt": "Lily and Tom ran. Tom gave a ball to", "right": "Lily", "wrong": "Tom"},
+                 {"id": "p-1", "prompt": "The big dog was very", "right": "happy and sad", "wrong": "the"}]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        said = self.json("score", "-m", STORIES, "--pairs", path)
+        self.assertEqual((said["n_texts"], said["n_pairs"], said["n_clusters"], said["ci"]), (2, 0, 1, None))
+        for text, line in zip(said["texts"], lines):
+            leads = [self.whole(f"{line['prompt']} {line[key]}") for key in ("right", "wrong")]
+            self.assertAlmostEqual(text["lead"], leads[0] - leads[1], delta=1e-4)
+        self.assertEqual(self.json("score", "-m", STORIES, "--pairs", path, "--limit", 1)["n_texts"], 1)
+        self.bad(2, "score", "-m", STORIES, "x", "--by", "text", says=["go with --pairs"])
+        self.bad(2, "score", "-m", STORIES, "--pairs", path, "--tokens", says=["--pairs: not with"])
+        path.write_text("")
+        self.bad(1, "score", "-m", STORIES, "--pairs", path, says=["prompts.jsonl"])
+
     def test_many_choices(self):
         """More than go through at once; all the same answer gets the same score."""
         path = self.folder / "q.jsonl"
