@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Distances have no end in T5. A session is sized by its context, which ends here unless the file says more. */
-/* Models know distances up to 128 to 1024; the table of biases has every one, for each head. */
+/* Known models ask for distances of 128 to 1024; the table of biases has every one, for each head. */
 enum { CONTEXT = 8192, MAX_BUCKETS = 1 << 12, MAX_DISTANCE = 1 << 14 };
 
 typedef struct {
