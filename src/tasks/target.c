@@ -137,8 +137,11 @@ static hsc_status read_rules(const file *f, hsc_target *out, hsc_error *err)
 static hsc_status fill(const file *f, int64_t start, int64_t end, hsc_target *out, hsc_error *err)
 {
     int64_t id;
-    if (start < 0) HSC_TRY(read_token(f, "pad_token_id", -1, &start, err));
-    HSC_TRY(read_token(f, "bos_token_id", start, &start, err));
+    if (json_is_null(json_object_get(f->json, "decoder_start_token_id"))) start = -1;
+    if (start < 0) {
+        HSC_TRY(read_token(f, "pad_token_id", -1, &start, err));
+        HSC_TRY(read_token(f, "bos_token_id", start, &start, err));
+    }
     HSC_TRY(read_token(f, "decoder_start_token_id", start, &start, err));
     HSC_FAIL_IF(start < 0 || start >= f->n_vocab, HSC_EFORMAT,
                 "%s: field \"decoder_start_token_id\" is missing: nothing says how a text begins", f->path);
