@@ -58,6 +58,7 @@ class EncoderDecoder(ProgramTest):
         for query in cross["queries"]:  # no key is left out, and they are the source's
             self.assertEqual(sorted(key["pos"] for key in query["top"]), list(range(6)))
             self.assertAlmostEqual(sum(key["weight"] for key in query["top"]), 1, delta=1e-5)
+            self.assertGreater(min(key["weight"] for key in query["top"]), 0)
             self.assertEqual({key["text"] for key in query["top"]}, set(SOURCE.split(",")))
         decoder = self.json(*self.look, "--target-ids", TARGET, "--side", "decoder", "--head", "L1H0")
         self.assertEqual([query["best"]["pos"] for query in decoder["queries"]][0], 0)
@@ -86,6 +87,7 @@ class EncoderDecoder(ProgramTest):
         """Without a target the model's own greedy text is looked at."""
         written = self.json("generate", "-m", self.model, "--ids", SOURCE, "-n", "128", "--compute", "f32")
         ids = [token["id"] for token in written["prompt"]["tokens"]] + written["samples"][0]["ids"]
+        self.assertEqual(ids[0], CONFIG["decoder_start_token_id"])
         looked = [token["id"] for token in self.json(*self.look)["tokens"]]
         self.assertEqual(looked, ids[:-1] if ids[-1] == CONFIG["eos_token_id"] else ids)
         self.assertEqual([token["id"] for token in written["source"]["tokens"]], [int(i) for i in SOURCE.split(",")])

@@ -1,5 +1,6 @@
 /* Encoder-decoders: a row is the same bits for any threads, batch, chunk and cut of the cache; a fork reads its
- * parent's source; what a pass without a source, a missing tensor and a wrong shape are told as. */
+ * parent's source; biases by distance, and what cross-attention sees; what a pass without a source, a missing tensor
+ * and a wrong shape are told as. */
 #include "tiny_t5.h"
 
 /* Logits of every row of the second of two texts, or of that text alone, fed `step` tokens at a time. */
@@ -101,6 +102,77 @@ static void test_sites_and_forks(void **state)
     tiny_remove(&m);
 }
 
+static const float *table_of(const tiny_model *m, const char *name)
+{
+    for (size_t i = 0; i < m->n; i++)
+        if (strcmp(m->arrays[i].name, name) == 0) return m->arrays[i].data;
+    fail_msg("%s is not there", name);
+    return NULL;
+}
+
+/* What stands in the scores besides q k: the entry of the table for the bucket of each distance. */
+static void check_bias(const hsc_session *s, hsc_site scores, hsc_site queries, hsc_site keys, const float *table,
+                       const int *earlier, const int *later, int n)
+{
+    hsc_error err = {0};
+    hsc_view view, q, k;
+    OK(hsc_session_activation(s, scores, 1, 0, &view, &err));
+    OK(hsc_session_activation(s, queries, 1, 0, &q, &err));
+    OK(hsc_session_activation(s, keys, 1, 0, &k, &err));
+    for (int h = 0; h < HEADS; h++)
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < (later ? n : i + 1); j++) {
+                int bucket = j > i ? later[j - i] : earlier[i - j];
+                double want = (double)table[bucket * HEADS + h];
+                for (int c = 0; c < 8; c++)
+                    want += (double)q.data[i * D + h * 8 + c] * (double)k.data[j * D + h * 8 + c];
+                assert_float_equal(view.data[(h * n + i) * n + j], want, 1e-4);
+            }
+}
+
+/* Buckets by the paper's rule, worked out by hand. The encoder's 8 are 4 for each direction, of which 2 are exact and
+ * the others share the distances up to 6 by their logarithm: 2 log(d / 2) / log(3) more. The decoder's are 8 for
+ * earlier keys, 4 of them exact. */
+static void test_position_bias(void **state)
+{
+    (void)state;
+    static const int earlier[N_SOURCE] = {0, 1, 2, 2, 3, 3, 3, 3, 3}, later[N_SOURCE] = {0, 5, 6, 6, 7, 7, 7, 7, 7};
+    static const int before[N_TARGET] = {0, 1, 2, 3, 4, 6, 7};
+    static const hsc_site sites[] = {HSC_ENC_ATTN_SCORES, HSC_ENC_Q, HSC_ENC_K, HSC_ATTN_SCORES, HSC_Q, HSC_K,
+                                     HSC_CROSS_PATTERN};
+    tiny_model m;
+    hsc_model *model;
+    hsc_session *s;
+    hsc_view view;
+    hsc_error err = {0};
+    make_t5(&m);
+    tiny_save(&m);
+    OK(hsc_model_open(&model, m.dir, NULL, &err));
+    OK(hsc_session_new(&s, model, NULL, &err));
+    for (size_t i = 0; i < sizeof sites / sizeof *sites; i++)
+        OK(hsc_session_record(s, &(hsc_record){sites[i], 1, -1, -1}, &err));
+    OK(hsc_session_read_source(s, &(hsc_batch){.ids = source, .n_tokens = N_SOURCE}, &err));
+    OK(hsc_forward(s, &(hsc_batch){.ids = target, .n_tokens = N_TARGET}, &err));
+    check_bias(s, HSC_ENC_ATTN_SCORES, HSC_ENC_Q, HSC_ENC_K,
+               table_of(&m, "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"), earlier, later,
+               N_SOURCE);
+    check_bias(s, HSC_ATTN_SCORES, HSC_Q, HSC_K,
+               table_of(&m, "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"), before, NULL,
+               N_TARGET);
+    OK(hsc_session_activation(s, HSC_CROSS_PATTERN, 1, 0, &view, &err));
+    for (int i = 0; i < HEADS * N_TARGET; i++) { /* every token of the source is seen */
+        double sum = 0;
+        for (int j = 0; j < N_SOURCE; j++) {
+            assert_true(view.data[i * N_SOURCE + j] > 0);
+            sum += (double)view.data[i * N_SOURCE + j];
+        }
+        assert_float_equal(sum, 1, 1e-5);
+    }
+    hsc_session_free(s);
+    hsc_model_close(model);
+    tiny_remove(&m);
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -156,6 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_sites_and_forks),
+        cmocka_unit_test(test_position_bias),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_distance),
     };
