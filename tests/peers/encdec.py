@@ -3,61 +3,19 @@ model itself (forward hooks, eager attention) and in float64 from the mathematic
 """
 import json
 import math
-from dataclasses import dataclass
 
 import common  # noqa: F401  keeps transformers quiet
 import numpy as np
 import torch
 import transformers
 from checkpoints import DTYPES, SPREAD
+from families import stack_of
 from reference import AGREE, score_spread
 from safetensors.torch import save_file
 from transformers import AutoConfig
 from transformers.activations import ACT2FN
 
 CLASSES = {"t5": "T5ForConditionalGeneration", "bart": "BartForConditionalGeneration", "marian": "MarianMTModel"}
-
-
-@dataclass
-class Names:
-    """Modules of one stack; {i} is the layer. What a stack lacks is empty."""
-    layer: str
-    self_attn: str
-    q: str
-    k: str
-    v: str
-    o: str
-    ln1: str
-    ln2: str
-    w_in: str
-    w_out: str
-    embed: str
-    w_up: str = ""
-    cross: str = ""
-    cross_ln: str = ""
-    pos: str = ""
-    ln_embed: str = ""
-    ln_final: str = ""
-
-
-def names_of(config, side):
-    if config.model_type == "t5":
-        at, last = side + ".block.{i}.layer.", "2" if side == "decoder" else "1"
-        dense = at + last + ".DenseReluDense."
-        return Names(layer=side + ".block.{i}", self_attn=at + "0.SelfAttention", q="q", k="k", v="v", o="o",
-                     ln1=at + "0.layer_norm", ln2=at + last + ".layer_norm", embed="shared",
-                     w_in=dense + ("wi_0" if config.is_gated_act else "wi"), w_out=dense + "wo",
-                     w_up=dense + "wi_1" if config.is_gated_act else "", ln_final=side + ".final_layer_norm",
-                     cross=at + "1.EncDecAttention" if side == "decoder" else "",
-                     cross_ln=at + "1.layer_norm" if side == "decoder" else "")
-    base = f"model.{side}."
-    at = base + "layers.{i}."
-    return Names(layer=at[:-1], self_attn=at + "self_attn", q="q_proj", k="k_proj", v="v_proj", o="out_proj",
-                 ln1=at + "self_attn_layer_norm", ln2=at + "final_layer_norm", w_in=at + "fc1", w_out=at + "fc2",
-                 embed=base + "embed_tokens", pos=base + "embed_positions",
-                 ln_embed=base + "layernorm_embedding" if config.model_type == "bart" else "",
-                 cross=at + "encoder_attn" if side == "decoder" else "",
-                 cross_ln=at + "encoder_attn_layer_norm" if side == "decoder" else "")
 
 
 def sizes_of(config, side):
@@ -105,14 +63,14 @@ def make_model(config, seed):
 def enliven(model, seed):
     """Lets the next token hang on the last one more than on what all have in common, and keeps a tied output matrix from
     giving it back: else random models write one word for ever."""
-    names, last = names_of(model.config, "decoder"), sizes_of(model.config, "decoder")[0] - 1
+    names, last = stack_of(model.config, "decoder"), sizes_of(model.config, "decoder")[0] - 1
     signs = torch.randint(0, 2, (model.config.d_model,), generator=torch.Generator().manual_seed(seed)) * 2.0 - 1.0
     with torch.no_grad():
         norm = model.get_submodule(names.ln_final or names.ln2.format(i=last))
         norm.weight.copy_(signs * norm.weight.abs())
         if norm.weight is not None and getattr(norm, "bias", None) is not None:
             norm.bias.zero_()
-        for name in dict.fromkeys((names.embed, names_of(model.config, "encoder").embed)):
+        for name in dict.fromkeys((names.embed, stack_of(model.config, "encoder").embed)):
             model.get_submodule(name).weight.mul_(3.0)
         if "final_logits_bias" in dict(model.named_buffers()):
             model.final_logits_bias.mul_(0.2)
@@ -122,7 +80,7 @@ def enliven(model, seed):
 def calibrate(model, source, target, seed):
     """Scales each head's query, side by side and layer after layer, so that its scores spread as SPREAD says."""
     random = np.random.default_rng(seed)
-    places = [("encoder", "self_attn", "enc_attn_scores"), ("decoder", "self_attn", "attn_scores"),
+    places = [("encoder", "attention", "enc_attn_scores"), ("decoder", "attention", "attn_scores"),
               ("decoder", "cross", "cross_attn_scores")]
     for side in ("encoder", "decoder"):
         for i in range(sizes_of(model.config, side)[0]):
@@ -132,7 +90,7 @@ def calibrate(model, source, target, seed):
 
 
 def _calibrate_layer(model, source, target, side, i, part, site, random):
-    names, (_, n_heads, d) = names_of(model.config, side), sizes_of(model.config, side)
+    names, (_, n_heads, d) = stack_of(model.config, side), sizes_of(model.config, side)
     query = model.get_submodule(f"{getattr(names, part).format(i=i)}.{names.q}")
     aims = random.uniform(*SPREAD, n_heads)
     for _ in range(5):  # a bias of positions does not grow with the query
@@ -198,7 +156,7 @@ def _hook_layer(hooks, config, names, prefix, i, post):
     def at(name):
         return getattr(names, name).format(i=i)
     hooks.input(at("layer"), f"{prefix}resid_pre.{i}")
-    _hook_attention(hooks, at("self_attn"), names, prefix, i)
+    _hook_attention(hooks, at("attention"), names, prefix, i)
     hooks.output(at("ln1"), f"{prefix}ln1.{i}")
     if names.cross:
         _hook_attention(hooks, at("cross"), names, "cross_", i)
@@ -248,7 +206,7 @@ def activations(model, source, target):
     config, hooks = model.config, _Hooks(model)
     post = config.model_type != "t5"
     for side, prefix in (("encoder", "enc_"), ("decoder", "")):
-        names = names_of(config, side)
+        names = stack_of(config, side)
         if names.pos:
             hooks.output(names.pos, prefix + "pos_embed")
         for i in range(sizes_of(config, side)[0]):
@@ -279,7 +237,7 @@ def _add_rest(model, out, sites, source, target):
     for side, prefix, ids, attentions in (("encoder", "enc_", source, out.encoder_attentions),
                                           ("decoder", "", target, out.decoder_attentions)):
         n_layers, n_heads, d = sizes_of(config, side)
-        sites[prefix + "embed"] = _scaled_rows(model, names_of(config, side), ids)
+        sites[prefix + "embed"] = _scaled_rows(model, stack_of(config, side), ids)
         for i in range(n_layers):
             sites[f"{prefix}pattern.{i}"] = attentions[i][0]
             parts = [prefix] + (["cross_"] if side == "decoder" else [])
@@ -351,7 +309,7 @@ class _Exact:
         return self.norm(x, names.ln_embed) if names.ln_embed else x
 
     def stack(self, sites, side, ids, memory):
-        names, (n_layers, _, d) = names_of(self.config, side), sizes_of(self.config, side)
+        names, (n_layers, _, d) = stack_of(self.config, side), sizes_of(self.config, side)
         prefix, post = "enc_" if side == "encoder" else "", self.config.model_type != "t5"
         x, bias = self.embed(sites, names, prefix, ids), _position_bias(self.model, side, len(ids), torch.float64)
         for i in range(n_layers):
@@ -360,7 +318,7 @@ class _Exact:
                 return sites[f"{site}.{i}"]
             sites[f"{prefix}resid_pre.{i}"] = x
             h = x if post else norm(x, "ln1", prefix + "ln1")
-            x = x + self.attend(sites, names, names.self_attn.format(i=i), prefix, i, h, h, bias, side == "decoder", d)
+            x = x + self.attend(sites, names, names.attention.format(i=i), prefix, i, h, h, bias, side == "decoder", d)
             sites[f"{prefix}resid_mid.{i}"] = x
             x = norm(x, "ln1", prefix + "ln1") if post else x
             if names.cross:

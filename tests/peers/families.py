@@ -26,6 +26,8 @@ class Family:
     ln2_post: str = ""
     q_norm: str = ""
     k_norm: str = ""
+    cross: str = ""  # of an encoder-decoder's decoder: the module of cross-attention
+    cross_ln: str = ""
     heads_first: bool = False  # these norms see [batch][n_heads][n_pos][d_head]
     ln_final: str = ""
     pos: str = ""
@@ -167,6 +169,27 @@ FAMILIES["modernbert"] = Family(
     act=lambda c: c.hidden_activation, fused="parts", gate_up=True, causal=False, auto="AutoModelForMaskedLM",
     window=lambda c, i: c.local_attention // 2 + 1 if c.layer_types[i] == "sliding_attention" else None,
     rope_kind=lambda c, i: c.layer_types[i], extra={"head_act_field": "classifier_activation"})
+
+
+def stack_of(config, side):
+    """One stack of an encoder-decoder: its encoder or its decoder. q, k, v and o stand under `attention` and `cross`."""
+    decoder = side == "decoder"
+    if config.model_type == "t5":
+        at, last = side + ".block.{i}.layer.", "2" if decoder else "1"
+        dense = at + last + ".DenseReluDense."
+        return Family(base="", layer=side + ".block.{i}", attention=at + "0.SelfAttention", q="q", k="k", v="v", o="o",
+                      ln1=at + "0.layer_norm", ln2=at + last + ".layer_norm", embed="shared",
+                      w_in=dense + ("wi_0" if config.is_gated_act else "wi"), w_out=dense + "wo",
+                      w_up=dense + "wi_1" if config.is_gated_act else "", ln_final=side + ".final_layer_norm",
+                      cross=at + "1.EncDecAttention" if decoder else "", cross_ln=at + "1.layer_norm" if decoder else "")
+    base = f"model.{side}."
+    at = base + "layers.{i}."
+    return Family(base="", layer=at[:-1], attention=at + "self_attn", q="q_proj", k="k_proj", v="v_proj", o="out_proj",
+                  ln1=at + "self_attn_layer_norm", ln2=at + "final_layer_norm", w_in=at + "fc1", w_out=at + "fc2",
+                  embed=base + "embed_tokens", pos=base + "embed_positions", norm="layer", causal=decoder,
+                  ln_embed=base + "layernorm_embedding" if config.model_type == "bart" else "",
+                  cross=at + "encoder_attn" if decoder else "",
+                  cross_ln=at + "encoder_attn_layer_norm" if decoder else "")
 
 
 def family_of(config):

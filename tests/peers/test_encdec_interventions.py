@@ -9,6 +9,7 @@ import torch
 
 import checkpoints as make
 import encdec
+import families
 import test_parity_encdec as parity
 
 BAR = 1e-4  # logits and nats
@@ -45,9 +46,9 @@ class Hooks:
 
 def place(model, side, site, layer):
     """(how to hook, module, width of a head) of z, attn_out, mlp_out or mlp_post on a side."""
-    names, (_, _, d) = encdec.names_of(model.config, "encoder" if side == "encoder" else "decoder"), encdec.sizes_of(
+    names, (_, _, d) = families.stack_of(model.config, "encoder" if side == "encoder" else "decoder"), encdec.sizes_of(
         model.config, "encoder" if side == "encoder" else "decoder")
-    at = (names.cross if side == "cross" else names.self_attn).format(i=layer)
+    at = (names.cross if side == "cross" else names.attention).format(i=layer)
     return {"z": ("input", f"{at}.{names.o}", d), "attn_out": ("output", f"{at}.{names.o}", None),
             "mlp_out": ("output", names.w_out.format(i=layer), None),
             "mlp_post": ("input", names.w_out.format(i=layer), 1)}[site]

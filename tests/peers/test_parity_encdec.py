@@ -12,6 +12,7 @@ import checkpoints as make
 import encdec
 import test_tokenizer_sentencepiece as sentencepiece
 import tokenizing
+import whole_checkpoint
 
 T5 = {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "vocab_size": 97, "d_model": 32, "d_kv": 8,
       "d_ff": 72, "num_layers": 3, "num_heads": 4, "feed_forward_proj": "relu", "decoder_start_token_id": 0,
@@ -79,15 +80,9 @@ def test_random_checkpoints():
             encdec.calibrate(model, source, target, seed)
             path = encdec.save(model, folder / name, config, **how)
             peer = encdec.load(path)
-            for k, (n, m) in enumerate(lengths):
-                f32, f64 = encdec.both(peer, source[:n], target[:m])
-                if k == 0:
-                    encdec.assert_spread(f32)
-                report.run(name, path, folder, f32, f64, source=source_of(source[:n], target[:m]))
-            for level in common.isa_levels() if "wide" in name else ():
-                f32, f64 = encdec.both(peer, source, target)
-                report.run(f"{name} {level}", path, folder, f32, f64, source=source_of(source, target),
-                           env={"HEADSCOPE_ISA": level})
+            whole_checkpoint.compare(
+                report, name, path, folder, lengths, lambda at: encdec.both(peer, source[: at[0]], target[: at[1]]),
+                lambda at: {"source": source_of(source[: at[0]], target[: at[1]])}, encdec.assert_spread)
     report.finish()
 
 

@@ -9,6 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 import checkpoints as make
 import reference
+import whole_checkpoint
 
 SIDES = {"full_attention": {"rope_type": "default", "rope_theta": 5e4},
          "sliding_attention": {"rope_type": "default", "rope_theta": 300.0}}
@@ -68,23 +69,9 @@ def test_random_checkpoints():
     report = common.Report(causal=False)
     for seed, (name, base, changes, how, lengths) in enumerate(SHAPES, start=600):
         config = make.configuration(base, **changes)
-        tensors = make.tensors_of(config, seed)
-        with common.scratch() as folder:
-            longest = ids_of(config, max(lengths), seed)
-            types = types_of(config, max(lengths), seed)
-            make.calibrate(folder / "work", config, tensors, longest, seed, types)
-            model = make.write_folder(folder / name, config, tensors, **how)
-            peer = make.open_with_transformers(model)
-            for n in sorted(lengths, reverse=True):
-                few = types and types[:n]
-                f32, f64 = reference.both(peer, longest[:n], few)
-                if n == max(lengths):
-                    make.assert_spread(f32)
-                report.run(name, model, folder, f32, f64, source=source(longest[:n], few))
-            for level in common.isa_levels() if "wide" in name else ():
-                f32, f64 = reference.both(peer, longest, types)
-                report.run(f"{name} {level}", model, folder, f32, f64, source=source(longest, types),
-                           env={"HEADSCOPE_ISA": level})
+        ids, types = ids_of(config, max(lengths), seed), types_of(config, max(lengths), seed)
+        whole_checkpoint.check(report, name, config, make.tensors_of(config, seed), lengths, seed, ids, types,
+                               lambda n: {"source": source(ids[:n], types and types[:n])}, **how)
     report.finish()
 
 
