@@ -442,7 +442,8 @@ static hsc_status show_scores(const job *j, const char *path, hsc__string *out, 
                            .n_cols = c->n_heads,
                            .values = j->copy,
                            .row_letter = 'L',
-                           .col_letter = 'H'};
+                           .col_letter = 'H',
+                           .blank_title = j->v->eigen ? "none" : "layer 1 has none"};
     hsc_status status =
         title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
     hsc__string_free(&title);

@@ -197,7 +197,8 @@ hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hs
                                 .col_labels = map->col_labels ? map->col_labels : names + rows,
                                 .n_col_labels = cols,
                                 .scale = below ? HSC__SCALE_SIGNED : HSC__SCALE_MAX,
-                                .causal = map->causal};
+                                .causal = map->causal,
+                                .blank_title = map->blank_title};
         status = show(&heatmap, path, out, err);
     }
     hsc__free(values);

@@ -122,7 +122,8 @@ typedef struct hsc__effect_map {
     const double *values;        /* [n_rows][n_cols] */
     char row_letter, col_letter; /* used where there are no labels */
     const hsc__label *row_labels, *col_labels;
-    bool causal; /* what lies beyond the diagonal is left blank */
+    bool causal;             /* what lies beyond the diagonal is left blank */
+    const char *blank_title; /* what a NaN stands for */
 } hsc__effect_map;
 hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hsc__string *out, hsc_error *err);
 

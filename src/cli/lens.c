@@ -231,7 +231,8 @@ static hsc_status fill_map(const job *j, hsc__label *labels, char (*names)[16], 
                            .n_cols = l->n_pos,
                            .values = cells,
                            .row_labels = labels,
-                           .col_labels = j->r.tokens.texts};
+                           .col_labels = j->r.tokens.texts,
+                           .blank_title = "no token follows"};
     hsc_status status =
         title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
     hsc__string_free(&title);

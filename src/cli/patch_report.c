@@ -94,7 +94,7 @@ static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *o
                            .n_cols = j->n_cols,
                            .values = j->cells,
                            .row_letter = 'L',
-                           .col_letter = 'H',
+                           .col_letter = j->cols == HSC__COLS_KV_HEADS ? 'K' : 'H',
                            .col_labels = j->cols == HSC__COLS_POSITIONS ? j->tokens.texts
                                          : j->cols == HSC__COLS_LAYER   ? &all
                                                                         : NULL};
@@ -112,9 +112,15 @@ static void add_cell(const hsc__patch *j, hsc__string *out, int i)
         hsc__string_printf(out, " (L%d)\n", layer);
         return;
     }
-    if (j->cols == HSC__COLS_HEADS || j->cols == HSC__COLS_KV_HEADS) {
-        hsc__string_printf(out, j->cols == HSC__COLS_HEADS ? ", head %d (L%dH%d)\n" : ", kv head %d (L%dH%d)\n", col,
-                           layer, col);
+    if (j->cols == HSC__COLS_HEADS) {
+        hsc__string_printf(out, ", head %d (L%dH%d)\n", col, layer, col);
+        return;
+    }
+    if (j->cols == HSC__COLS_KV_HEADS) {
+        int group = j->opened.config->n_heads / j->opened.config->n_kv_heads;
+        hsc__string_printf(out, " (L%d), kv head %d", layer, col);
+        if (group > 1) hsc__string_printf(out, ", which H%d to H%d share", col * group, (col + 1) * group - 1);
+        hsc__string_text(out, "\n");
         return;
     }
     hsc__string_printf(out, ", position %d ", col);

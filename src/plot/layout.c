@@ -73,6 +73,15 @@ static bool has_masked(const hsc__heatmap *map)
     return false;
 }
 
+static void add_blank_note(hsc__picture *picture, const hsc__heatmap *map, double *y)
+{
+    hsc__string note = {0};
+    hsc__string_printf(&note, "Blank: %s.", map->blank_title ? map->blank_title : "masked");
+    if (note.failed) picture->failed = true;
+    else hsc__picture_note(picture, y, note.data);
+    hsc__string_free(&note);
+}
+
 static void add_notes(hsc__picture *picture, const plan *p, const hsc__heatmap *map, double y)
 {
     if (p->step > 1) {
@@ -84,7 +93,7 @@ static void add_notes(hsc__picture *picture, const plan *p, const hsc__heatmap *
     }
     if (map->causal && map->n_cols > 1)
         hsc__picture_note(picture, &y, "Blank: later tokens, which a token cannot see.");
-    else if (has_masked(map)) hsc__picture_note(picture, &y, "Blank: masked.");
+    else if (has_masked(map)) add_blank_note(picture, map, &y);
 }
 
 hsc_status hsc__layout_heatmap(hsc__picture *picture, const hsc__heatmap *map, hsc_error *err)

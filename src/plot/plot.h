@@ -38,6 +38,7 @@ typedef struct hsc__heatmap {
     size_t n_col_labels;          /* must equal n_cols */
     hsc__scale scale;
     bool causal; /* row i sees columns 0 .. n_cols - n_rows + i; what lies beyond is left blank whatever its value */
+    const char *blank_title; /* what a cell stands for that is NaN; NULL: "masked" */
 } hsc__heatmap;
 
 /* Most rows and most columns of a picture of one map. Labels are thinned from about 100 on; the picture says how. */

@@ -1,5 +1,6 @@
 """headscope patch: shapes and ends of its maps, both directions, paths, cut edges, pair files, and what is refused."""
 
+import re
 import unittest
 
 from program import DATA, ProgramTest, main
@@ -31,6 +32,18 @@ class Patch(ProgramTest):
         for words in ("(denoising)", "clean ", "0 is the corrupted run, 1 the clean", "The 10 cells of 35"):
             self.assertIn(words, text)
         self.assertGreater((self.folder / "a.svg").stat().st_size, 1000)
+
+    def test_kv_heads(self):
+        """A key or value belongs to a kv head; 8 heads share 4 here."""
+        text = self.good(*WORDS, "--site", "v", "--top", "1")
+        self.assertIn("v patched kv head by kv head at all positions", text)
+        found = re.search(r"layer (\d) \(L(\d)\), kv head (\d), which H(\d) to H(\d) share", text)
+        layer, index, kv, first, last = map(int, found.groups())
+        self.assertEqual((layer, first, last), (index + 1, 2 * kv, 2 * kv + 1))
+        self.bad(2, *WORDS, "--site", "mlp_out", "--by", "head", says=["mlp_out is not made of heads"])
+        self.bad(2, *WORDS, "--site", "pattern", "--by", "layer", says=["pattern goes head by head"])
+        self.bad(2, *WORDS, "--site", "logits", says=["no layer has such a site"])
+        self.bad(1, *WORDS, "--site", "cross_z", says=["no site"])
 
     def test_paths(self):
         end = self.json(*WORDS, "--path", "end")
