@@ -198,10 +198,14 @@ hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err)
     }
     errno = 0;
     hsc__string_add(out, "", 0);
-    while (!out->failed && (n = fread(block, 1, sizeof block, file)) > 0) hsc__string_add(out, block, n);
+    while (!out->failed && out->n <= HSC__READ_LIMIT && (n = fread(block, 1, sizeof block, file)) > 0)
+        hsc__string_add(out, block, n);
     int reason = ferror(file) ? (errno ? errno : EIO) : 0;
     if (!standard) fclose(file);
-    HSC_FAIL_IF(reason, HSC_EIO, "%s: cannot read: %s", standard ? "standard input" : path, strerror(reason));
+    if (standard) path = "standard input";
+    HSC_FAIL_IF(reason, HSC_EIO, "%s: cannot read: %s", path, strerror(reason));
+    HSC_FAIL_IF(out->n > HSC__READ_LIMIT, HSC_EINVAL, "%s: has more than %d bytes, the most that is read as one text",
+                path, (int)HSC__READ_LIMIT);
     HSC_FAIL_IF(out->failed, HSC_ENOMEM, "%s: out of memory", path);
     return HSC_OK;
 }

@@ -53,7 +53,9 @@ void hsc__pass_describe(hsc__string *out, const hsc__pass_options *options, cons
  * "sinks". */
 void hsc__json_set_pass(json_t *object, const hsc__pass_options *options, const hsc_model *model);
 
-/* Appends all bytes of a file, "-" being standard input; NUL bytes are kept. */
+/* Appends all bytes of a file, "-" being standard input; NUL bytes are kept. HSC_EINVAL when there are more than
+ * HSC__READ_LIMIT: a device or a pipe may never end. */
+enum { HSC__READ_LIMIT = 1 << 30 };
 hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err);
 
 /* The text of an argument, of standard input when the argument is "-", or of `file` when it is not NULL. One line end

@@ -1,9 +1,12 @@
 """headscope tokenize: bytes as they are, JSON, decoding, special tokens, and folders that hold nothing but a tokenizer.
 Ids are those of ../shared/cases.md (tokenizers 0.23.3) or follow from the byte alphabet's definition."""
 
+import pathlib
+import resource
+import subprocess
 import unittest
 
-from program import DATA, ProgramTest, main
+from program import DATA, PROGRAM, ProgramTest, environment, main
 
 GPT2 = DATA / "tokenizers" / "gpt2"
 BERT = DATA / "tokenizers" / "bert-base-uncased"
@@ -114,6 +117,21 @@ class Tokenize(ProgramTest):
         said = self.ids(text)
         self.assertEqual(len(said), 8 * 20000 + 1)  # The animal didn 't cross the street . and the last blank
         self.assertEqual(said[8:], (said[8:16] * 20000)[: 8 * 19999] + [220])
+
+    def test_input_that_never_ends(self):
+        """A device is read up to a limit, which the error names; memory need not end first."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+
+        if b"__asan_init" in pathlib.Path(PROGRAM).read_bytes() or b"__tsan_init" in pathlib.Path(PROGRAM).read_bytes():
+            self.skipTest("gigabytes under a sanitizer")
+        said = f"more than {1 << 30} bytes"
+        self.bad(1, "tokenize", "-m", GPT2, "--file", "/dev/zero", says=["/dev/zero", said], preexec_fn=limit)
+        with open("/dev/zero", "rb") as endless:
+            done = subprocess.run([PROGRAM, "tokenize", "-m", GPT2, "-"], stdin=endless, capture_output=True, timeout=120,
+                                  env=environment(), preexec_fn=limit)
+        self.assertEqual((done.returncode, done.stdout), (1, b""))
+        self.assertIn(f"standard input: has {said}", done.stderr.decode())
 
     def test_refusals(self):
         self.bad(1, "tokenize", "-m", DATA / "models" / "gpt-nano-sort", "a", says=["gpt-nano-sort"])
