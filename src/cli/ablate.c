@@ -86,7 +86,8 @@ static const hsc__command command = {
         "A sweep is a search: its largest effect is the largest of many, so test that head on other texts. Zero is "
         "a value that a head may never take; compare --how mean.\n"
         "An encoder-decoder (T5, BART, Marian) reads TEXT and is asked about --target: its loss, the end of it "
-        "included, or a logit where it goes on. A line of a file, of --corpus and a --donor are then a source and a "
+        "included (without --target that of the text that it writes), or a logit where it goes on (without --target "
+        "where a text begins). A line of a file, of --corpus and a --donor are then a source and a "
         "target with a tab between them.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
@@ -161,30 +162,6 @@ static int check(hsc__ablate *j, const hsc__args *args)
     return hsc__check_plot(&command, v->plot);
 }
 
-/* A text or ids of an encoder-decoder are the source, and the target what was given or what the model writes. */
-static hsc_status read_source(hsc__ablate *j, const hsc__args *args, unsigned flags, hsc_error *err)
-{
-    const hsc__ablate_options *v = j->options;
-    const hsc_tokenizer *tokenizer = NULL;
-    hsc__tokens source = {0}, target = {0};
-    hsc__target_options how = v->target;
-    hsc__pass_options pass = {.compute = v->compute};
-    how.with_end = j->items.with_end;
-    if (!v->ids.ids) HSC_TRY(hsc__cli_tokenizer(&j->opened, &tokenizer, err));
-    hsc_status status = v->ids.ids
-                            ? hsc__tokens_from_ids(&source, hsc_model_tokenizer(j->opened.model, NULL), &v->ids, err)
-                            : hsc__tokens_encode(&source, tokenizer, args->list[0], strlen(args->list[0]), flags, err);
-    if (status == HSC_OK && source.encoding.n == 0) status = hsc__fail(err, HSC_EINVAL, 0, "the text has no tokens");
-    if (status == HSC_OK)
-        status = hsc__target_find(&j->opened, &how, &pass, v->threads, source.encoding.ids, (int)source.encoding.n,
-                                  &target, err);
-    hsc__ids ids = {target.encoding.ids, target.encoding.n};
-    if (status == HSC_OK) status = hsc__items_add_target(&j->items, source.encoding.ids, source.encoding.n, &ids, err);
-    hsc__tokens_free(&source);
-    hsc__tokens_free(&target);
-    return status;
-}
-
 /* Whose heads are meant. */
 static hsc_status choose_side(hsc__ablate *j, hsc_error *err)
 {
@@ -210,7 +187,15 @@ static hsc_status read_items(hsc__ablate *j, const hsc__args *args, hsc_error *e
     j->items.with_end = j->metric.kind == HSC__METRIC_LOSS;
     if (v->pairs) return hsc__items_add_pairs(&j->items, &j->opened, v->pairs, flags, v->limit, err);
     if (v->file) HSC_TRY(hsc__items_add_lines(&j->items, &j->opened, v->file, flags, v->limit, err));
-    else if (reads_source) HSC_TRY(read_source(j, args, flags, err));
+    else if (reads_source)
+        HSC_TRY(hsc__items_add_source(&j->items, &j->opened,
+                                      &(hsc__source_options){.text = args->n ? args->list[0] : NULL,
+                                                             .ids = &v->ids,
+                                                             .target = &v->target,
+                                                             .compute = v->compute,
+                                                             .n_threads = v->threads,
+                                                             .flags = flags},
+                                      err));
     else if (v->ids.ids) HSC_TRY(hsc__items_add_ids(&j->items, &v->ids, err));
     else HSC_TRY(hsc__items_add_text(&j->items, &j->opened, args->list[0], strlen(args->list[0]), flags, err));
     hsc_token a, b;

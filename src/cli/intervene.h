@@ -3,7 +3,7 @@
 #ifndef HSC_CLI_INTERVENE_H
 #define HSC_CLI_INTERVENE_H
 
-#include "cli/shared.h"
+#include "cli/target.h"
 #include "headscope/inspect.h"
 #include "headscope/intervene.h"
 
@@ -65,6 +65,18 @@ const char *hsc__metric_unit(const hsc__metric *metric);
 double hsc__metric_value(const hsc__metric *metric, const hsc__item *item, const float *logits, int d_vocab,
                          int first_row, int n_rows, const double *before, double *losses);
 hsc_logits_rows hsc__metric_rows(const hsc__metric *metric);
+
+/* What an encoder-decoder reads, and what it is asked about. */
+typedef struct hsc__source_options {
+    const char *text;                  /* the source, or NULL */
+    const hsc__ids *ids;               /* the source where there is no text */
+    const hsc__target_options *target; /* where none is given: what the model writes, or with items->with_end false the
+                                          tokens that begin a text */
+    int compute, n_threads;
+    unsigned flags;
+} hsc__source_options;
+hsc_status hsc__items_add_source(hsc__items *items, const hsc__opened *opened, const hsc__source_options *options,
+                                 hsc_error *err);
 
 /* Adds a text (of an encoder-decoder a source and a target with a tab between them), ids, a source with its target, the
  * lines of a file (at most `limit` of them, 0: all), or a pair file: JSONL prompts with "right" and

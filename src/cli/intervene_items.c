@@ -1,6 +1,5 @@
 /* The texts of an intervention: one, or the lines of a file; and their clusters. */
 #include "cli/intervene.h"
-#include "cli/target.h"
 
 #include <string.h>
 
@@ -56,6 +55,39 @@ hsc_status hsc__items_add_target(hsc__items *items, const hsc_token *source, siz
     items->list[items->n - 1].source = copy;
     items->list[items->n - 1].n_source = (int)n_source;
     return HSC_OK;
+}
+
+static hsc_status find_target(const hsc__items *items, const hsc__opened *opened, const hsc__source_options *o,
+                              const hsc__tokens *source, hsc__tokens *out, hsc_error *err)
+{
+    hsc__target_options how = *o->target;
+    hsc__pass_options pass = {.compute = o->compute};
+    hsc_target begins;
+    how.with_end = items->with_end;
+    if (how.text || how.ids.ids || items->with_end)
+        return hsc__target_find(opened, &how, &pass, o->n_threads, source->encoding.ids, (int)source->encoding.n, out,
+                                err);
+    HSC_TRY(hsc_model_target(opened->model, &begins, err));
+    hsc__ids start = {begins.start, (size_t)begins.n_start};
+    return hsc__tokens_from_ids(out, hsc_model_target_tokenizer(opened->model, NULL), &start, err);
+}
+
+hsc_status hsc__items_add_source(hsc__items *items, const hsc__opened *opened, const hsc__source_options *o,
+                                 hsc_error *err)
+{
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, NULL);
+    hsc__tokens source = {0}, target = {0};
+    if (o->text) HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err));
+    hsc_status status = o->text ? hsc__tokens_encode(&source, tokenizer, o->text, strlen(o->text), o->flags, err)
+                                : hsc__tokens_from_ids(&source, tokenizer, o->ids, err);
+    if (status == HSC_OK) status = hsc__source_fits(opened, source.encoding.n, err);
+    if (status == HSC_OK && source.encoding.n == 0) status = hsc__fail(err, HSC_EINVAL, 0, "the text has no tokens");
+    if (status == HSC_OK) status = find_target(items, opened, o, &source, &target, err);
+    hsc__ids ids = {target.encoding.ids, target.encoding.n};
+    if (status == HSC_OK) status = hsc__items_add_target(items, source.encoding.ids, source.encoding.n, &ids, err);
+    hsc__tokens_free(&source);
+    hsc__tokens_free(&target);
+    return status;
 }
 
 /* A source and a target with a tab between them. */

@@ -24,6 +24,7 @@ static const hsc__option options[] = {
         "site", 0, HSC__OPT_TEXT, "SITE", site, 0, 0,
         "What is patched: any site that a layer has, resid_pre (default), attn_out, mlp_out, q, k, v, z, pattern and "
         "so on; `headscope run --help` lists them."),
+    HSC__OPTIONS_TARGET(hsc__patch_options, target),
     OPTION("path", 0, HSC__OPT_TEXT, "HEADS|end", path, 0, 0,
            "Path patching: only what each head sends to the input of these heads, L9H9,L9H6, or straight to the end of "
            "the residual stream. All other heads are held."),
@@ -74,7 +75,11 @@ static const hsc__command command = {
         "--path follows one step: what a head sends to the query (key, value) of others, all else held. --cut leaves "
         "the text alone and stops a token from seeing another. --pairs asks over many pairs how much of the "
         "difference between the wordings each head carries.\n"
-        "A map is a search: test a place that stands out on other pairs of texts.",
+        "A map is a search: test a place that stands out on other pairs of texts.\n"
+        "An encoder-decoder (T5, BART, Marian) reads TEXT and --corrupted about one --target, and the logit is where "
+        "that goes on (without --target where a text begins). --site is then one of the encoder (enc_resid_pre, the "
+        "default, enc_z), of cross-attention (cross_z, cross_pattern) or of the decoder; --path, --cut and --pairs are "
+        "not for such models.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope patch -m gpt2 --metric \"logit: Mary - John\" \\\n"
@@ -93,6 +98,7 @@ static const hsc__command command = {
                 "headscope patch -m gpt2 --pairs data/pairs/names.txt --plot carriers.png",
     .min_args = 0,
     .max_args = 1,
+    .encoder_decoders = true,
 };
 
 /* "end", or heads. */
@@ -115,8 +121,21 @@ static bool parse_heads(const char *text, hsc__heads *out)
 /* Whether a site is made of heads, and whether these are kv heads. */
 static bool has_heads(hsc_site site, bool *kv)
 {
-    *kv = site == HSC_K || site == HSC_V || site == HSC_ROT_K;
-    return (site >= HSC_Q && site <= HSC_Z);
+    *kv = site == HSC_K || site == HSC_V || site == HSC_ROT_K || site == HSC_CROSS_K || site == HSC_CROSS_V ||
+          site == HSC_ENC_K || site == HSC_ENC_V;
+    return (site >= HSC_Q && site <= HSC_Z) || (site >= HSC_CROSS_Q && site <= HSC_CROSS_Z) ||
+           (site >= HSC_ENC_Q && site <= HSC_ENC_Z);
+}
+
+bool hsc__patch_is_table(hsc_site site)
+{
+    return site == HSC_PATTERN || site == HSC_ATTN_SCORES || site == HSC_CROSS_PATTERN ||
+           site == HSC_CROSS_ATTN_SCORES || site == HSC_ENC_PATTERN || site == HSC_ENC_ATTN_SCORES;
+}
+
+int hsc__patch_rows(const hsc__patch *j, const hsc__item *item)
+{
+    return hsc_site_is_of_source(j->site) ? item->n_source : item->n_tokens;
 }
 
 /* What is patched and what a cell is. */
@@ -126,11 +145,11 @@ static int check_site(hsc__patch *j)
     bool kv, whole;
     if (j->mode != HSC__PATCH_PLACES) return HSC__CLI_GO_ON;
     j->site = v->site ? hsc_site_find(v->site) : HSC_RESID_PRE;
-    if (j->site == HSC_N_SITES || !hsc_site_per_layer(j->site) || j->site >= HSC_ENC_EMBED)
+    if (j->site == HSC_N_SITES || !hsc_site_per_layer(j->site))
         return hsc__cli_misuse(&command, "--site %s: no layer has such a site; `headscope run --help` lists them",
                                v->site);
     bool heads = has_heads(j->site, &kv);
-    whole = j->site == HSC_PATTERN || j->site == HSC_ATTN_SCORES;
+    whole = hsc__patch_is_table(j->site);
     if (v->by == HSC__BY_HEAD && !heads)
         return hsc__cli_misuse(&command, "--by head: %s is not made of heads", hsc_site_name(j->site));
     if (whole && v->by > HSC__BY_HEAD)
@@ -182,6 +201,7 @@ static int check(hsc__patch *j, const hsc__args *args)
         return hsc__cli_misuse(&command, "--pairs brings its texts and its metric: give nothing else to measure");
     if (v->pairs) return HSC__CLI_GO_ON;
     if (n_texts != 1) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
+    if (hsc__target_check(&command, &v->target) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (!v->cut && (v->corrupted != NULL) + (v->corrupted_ids.ids != NULL) != 1)
         return hsc__cli_misuse(&command, "give one of --corrupted and --corrupted-ids");
     if (!v->metric) return hsc__cli_misuse(&command, "--metric is missing: what is measured?");
@@ -190,22 +210,59 @@ static int check(hsc__patch *j, const hsc__args *args)
     return HSC__CLI_GO_ON;
 }
 
+/* What was given of an encoder-decoder are two sources; the target of the first is the second's too. */
+static hsc_status read_sources(hsc__patch *j, const hsc__args *args, unsigned flags, hsc_error *err)
+{
+    const hsc__patch_options *v = j->options;
+    HSC_FAIL_IF(j->mode != HSC__PATCH_PLACES, HSC_EUNSUPPORTED, "--path, --cut and --pairs are not for %s (%s)",
+                j->opened.name, j->opened.config->arch);
+    if (!v->site) j->site = HSC_ENC_RESID_PRE;
+    hsc__source_options o = {.text = args->n ? args->list[0] : NULL,
+                             .ids = &v->ids,
+                             .target = &v->target,
+                             .compute = v->compute,
+                             .n_threads = v->threads,
+                             .flags = flags};
+    HSC_TRY(hsc__items_add_source(&j->items, &j->opened, &o, err));
+    const hsc__item *first = &j->items.list[0];
+    hsc__target_options same = {.ids = {first->ids, (size_t)first->n_tokens}};
+    o.text = v->corrupted;
+    o.ids = &v->corrupted_ids;
+    o.target = &same;
+    return hsc__items_add_source(&j->items, &j->opened, &o, err);
+}
+
+/* Of the rows that the site has: the table names them. */
+static hsc_status name_rows(hsc__patch *j, hsc_error *err)
+{
+    const hsc__item *clean = &j->items.list[0];
+    bool of_source = hsc_site_is_of_source(j->site);
+    hsc__ids ids = {of_source ? clean->source : clean->ids, (size_t)hsc__patch_rows(j, clean)};
+    const hsc_tokenizer *tokenizer =
+        of_source ? hsc_model_tokenizer(j->opened.model, NULL) : hsc_model_target_tokenizer(j->opened.model, NULL);
+    return hsc__tokens_from_ids(&j->tokens, tokenizer, &ids, err);
+}
+
 static hsc_status read_texts(hsc__patch *j, const hsc__args *args, hsc_error *err)
 {
     const hsc__patch_options *v = j->options;
     unsigned flags = hsc__encode_flags(v->no_special, v->parse_special);
-    if (v->ids.ids) HSC_TRY(hsc__items_add_ids(&j->items, &v->ids, err));
+    bool reads_source = hsc_model_encoder(j->opened.model) != NULL;
+    HSC_TRY(hsc__target_allowed(&j->opened, &v->target, err));
+    if (reads_source) HSC_TRY(read_sources(j, args, flags, err));
+    else if (v->ids.ids) HSC_TRY(hsc__items_add_ids(&j->items, &v->ids, err));
     else HSC_TRY(hsc__items_add_text(&j->items, &j->opened, args->list[0], strlen(args->list[0]), flags, err));
-    if (v->corrupted_ids.ids) HSC_TRY(hsc__items_add_ids(&j->items, &v->corrupted_ids, err));
-    else if (v->corrupted)
+    if (v->corrupted_ids.ids && !reads_source) HSC_TRY(hsc__items_add_ids(&j->items, &v->corrupted_ids, err));
+    else if (v->corrupted && !reads_source)
         HSC_TRY(hsc__items_add_text(&j->items, &j->opened, v->corrupted, strlen(v->corrupted), flags, err));
     hsc__item *clean = &j->items.list[0], *other = &j->items.list[j->items.n - 1];
-    HSC_FAIL_IF(clean->n_tokens != other->n_tokens, HSC_EINVAL,
-                "the texts have %d and %d tokens: each position is patched by its own, so they must be as many",
-                clean->n_tokens, other->n_tokens);
+    int n = reads_source ? clean->n_source : clean->n_tokens, m = reads_source ? other->n_source : other->n_tokens;
+    HSC_FAIL_IF(n != m, HSC_EINVAL,
+                "the texts have %d and %d tokens: each position is patched by its own, so they must be as many", n, m);
     HSC_TRY(hsc__metric_tokens(&j->metric, &j->opened, &clean->a, &clean->b, err));
     other->a = clean->a;
     other->b = clean->b;
+    if (reads_source) return name_rows(j, err);
     if (!v->ids.ids)
         return hsc__tokens_encode(&j->tokens, hsc_model_tokenizer(j->opened.model, NULL), args->list[0],
                                   strlen(args->list[0]), flags, err);
@@ -272,7 +329,8 @@ int hsc__cli_patch(int argc, char **argv)
     int result = hsc__cli_parse(&command, argc, argv, &v, &args);
     if (result == HSC__CLI_GO_ON) result = check(&j, &args);
     if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.model, 0, true, &j.opened);
-    if (result == HSC__CLI_GO_ON && j.mode == HSC__PATCH_PAIRS) {
+    bool reads_source = result == HSC__CLI_GO_ON && hsc_model_encoder(j.opened.model);
+    if (result == HSC__CLI_GO_ON && j.mode == HSC__PATCH_PAIRS && !reads_source) {
         result = hsc__patch_pairs(&j);
     } else if (result == HSC__CLI_GO_ON) {
         hsc_status status = read_texts(&j, &args, &err);
@@ -288,5 +346,6 @@ int hsc__cli_patch(int argc, char **argv)
     hsc__cli_close(&j.opened);
     hsc__free(v.ids.ids);
     hsc__free(v.corrupted_ids.ids);
+    hsc__free(v.target.ids.ids);
     return result;
 }

@@ -9,6 +9,7 @@
 typedef struct hsc__patch_options {
     const char *model, *corrupted, *metric, *plot, *path, *cut, *query, *pairs, *site;
     hsc__ids ids, corrupted_ids;
+    hsc__target_options target;
     int input, by, limit, threads, compute, top, seed;
     bool noise, no_renorm, no_special, parse_special, json, csv;
 } hsc__patch_options;
@@ -36,17 +37,21 @@ typedef struct hsc__patch {
     hsc__opened opened;
     hsc__metric metric;
     hsc__items items;   /* clean, corrupted; of PAIRS the prompts */
-    hsc__tokens tokens; /* of the text */
+    hsc__tokens tokens; /* of the text, or of an encoder-decoder's target where its rows have the site */
     hsc_site site;
     hsc__heads receivers; /* of PATHS; none: the end */
     hsc__positions cut, query;
     hsc__patch_cols cols;
-    int n_cols;
+    int n_layers, n_cols;
     double clean, corrupted;
     double *cells; /* [n_layers][n_cols] */
 } hsc__patch;
 
 hsc_status hsc__patch_run(hsc__patch *job, hsc_error *err);
+/* Scores or weights: a head's is a plane and not a part of a row. */
+bool hsc__patch_is_table(hsc_site site);
+/* Rows that the patched site has in a text: its tokens, or those of its source. */
+int hsc__patch_rows(const hsc__patch *job, const hsc__item *item);
 int hsc__patch_print(const hsc__patch *job);
 int hsc__patch_print_json(const hsc__patch *job);
 int hsc__patch_print_csv(const hsc__patch *job);

@@ -90,7 +90,7 @@ static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *o
                            .x_title = titles[j->cols],
                            .y_title = "layer",
                            .value_title = j->mode == HSC__PATCH_CUTS ? "effect, logits" : "share of the difference",
-                           .n_rows = j->opened.config->n_layers,
+                           .n_rows = j->n_layers,
                            .n_cols = j->n_cols,
                            .values = j->cells,
                            .row_letter = 'L',
@@ -131,7 +131,7 @@ static void add_cell(const hsc__patch *j, hsc__string *out, int i)
 /* The cells farthest from where the run started: from 0, but with --noise from 1. */
 static void add_top(const hsc__patch *j, hsc__string *out)
 {
-    int n = j->opened.config->n_layers * j->n_cols, top = j->options->top;
+    int n = j->n_layers * j->n_cols, top = j->options->top;
     double last = INFINITY, start = j->mode != HSC__PATCH_CUTS && j->options->noise ? 1 : 0;
     int last_cell = -1;
     hsc__string_printf(out, "\nThe %d cells of %d farthest from %.0f, where the run starts:\n", n < top ? n : top, n,
@@ -170,7 +170,7 @@ int hsc__patch_print_csv(const hsc__patch *j)
     bool positions = j->cols == HSC__COLS_POSITIONS;
     hsc__string_printf(&out, "layer%s%s%s,value\n", j->cols == HSC__COLS_LAYER ? "" : ",",
                        j->cols == HSC__COLS_LAYER ? "" : columns[j->cols], positions ? ",token" : "");
-    for (int i = 0; i < j->opened.config->n_layers * j->n_cols; i++) {
+    for (int i = 0; i < j->n_layers * j->n_cols; i++) {
         int col = i % j->n_cols;
         hsc__string_printf(&out, "%d", i / j->n_cols);
         if (j->cols != HSC__COLS_LAYER) hsc__string_printf(&out, ",%d", col);
@@ -222,7 +222,7 @@ int hsc__patch_print_json(const hsc__patch *j)
 {
     hsc_error err = {0};
     json_t *rows = json_array();
-    for (int layer = 0; layer < j->opened.config->n_layers; layer++) {
+    for (int layer = 0; layer < j->n_layers; layer++) {
         json_t *row = json_array();
         for (int col = 0; col < j->n_cols; col++)
             json_array_append_new(row, hsc__json_number(j->cells[layer * j->n_cols + col]));

@@ -31,6 +31,7 @@ static hsc_status run_text(const hsc__patch *j, hsc_lab *lab, int item, double *
 {
     hsc_view logits;
     const hsc__item *text = &j->items.list[item];
+    if (text->source) HSC_TRY(hsc_lab_source(lab, text->source, text->n_source, err));
     HSC_TRY(hsc_lab_text(lab, text->ids, text->n_tokens, err));
     HSC_TRY(hsc_lab_logits(lab, &logits, err));
     *value = hsc__metric_value(&j->metric, text, logits.data, (int)logits.shape[1], 0, 1, NULL, NULL);
@@ -39,12 +40,13 @@ static hsc_status run_text(const hsc__patch *j, hsc_lab *lab, int item, double *
 
 /* ---------------------------------------------------------------------------------------------------- places ---- */
 
-/* Before the first token that differs a causal model's runs are the same, so heads need not be patched there. */
+/* Before the first token that differs a causal model's runs are the same, so heads need not be patched there. Other
+ * sources differ from the first row on. */
 static int first_difference(const hsc__patch *j)
 {
     const hsc__item *x = &j->items.list[0], *y = &j->items.list[1];
     int n = 0;
-    if (!j->opened.config->causal) return 0;
+    if (!j->opened.config->causal || x->source) return 0;
     while (n < x->n_tokens - 1 && x->ids[n] == y->ids[n]) n++;
     return n;
 }
@@ -52,7 +54,7 @@ static int first_difference(const hsc__patch *j)
 /* The edit of a cell: what the view of the other run holds there. A head of a table of weights is a whole plane. */
 static hsc_status fill_edit(const hsc__patch *j, const hsc_view *view, int layer, int col, hsc_edit *e, hsc_error *err)
 {
-    bool table = j->site == HSC_PATTERN || j->site == HSC_ATTN_SCORES;
+    bool table = hsc__patch_is_table(j->site);
     size_t row = table ? (size_t)view->shape[2] : (size_t)hsc_site_row(j->opened.model, j->site);
     *e = (hsc_edit){.site = j->site, .layer = layer, .first_pos = first_difference(j), .stride = row};
     e->values = view->data + (size_t)e->first_pos * row;
@@ -76,7 +78,7 @@ static hsc_status fill_edit(const hsc__patch *j, const hsc_view *view, int layer
 static hsc_status fill_edits(const hsc__patch *j, const hsc_lab *source, hsc_edit *edits, hsc_variant *variants,
                              hsc_error *err)
 {
-    for (int layer = 0; layer < j->opened.config->n_layers; layer++) {
+    for (int layer = 0; layer < j->n_layers; layer++) {
         hsc_view view;
         HSC_TRY(hsc_lab_clean(source, j->site, layer, &view, err));
         for (int col = 0; col < j->n_cols; col++) {
@@ -90,7 +92,7 @@ static hsc_status fill_edits(const hsc__patch *j, const hsc_lab *source, hsc_edi
 
 static hsc_status patch_all(hsc__patch *j, const hsc_lab *source, hsc_lab *target, hsc_error *err)
 {
-    size_t n = (size_t)j->opened.config->n_layers * (size_t)j->n_cols;
+    size_t n = (size_t)j->n_layers * (size_t)j->n_cols;
     hsc_edit *edits = hsc__calloc(n, sizeof *edits);
     hsc_variant *variants = hsc__calloc(n, sizeof *variants);
     hsc_status status = edits && variants ? HSC_OK : hsc__fail_memory(err, n * sizeof *edits, "patches");
@@ -106,7 +108,7 @@ static hsc_status patch_all(hsc__patch *j, const hsc_lab *source, hsc_lab *targe
 /* Every head in turn sends. */
 static hsc_status patch_paths(hsc__patch *j, const hsc_lab *source, hsc_lab *target, hsc_error *err)
 {
-    int n = j->opened.config->n_layers * j->n_cols;
+    int n = j->n_layers * j->n_cols;
     hsc_head_place receivers[HSC__MAX_HEADS], *senders = hsc__calloc((size_t)n, sizeof *senders);
     if (!senders) return hsc__fail_memory(err, (size_t)n * sizeof *senders, "senders");
     for (int i = 0; i < j->receivers.n; i++)
@@ -156,7 +158,7 @@ static hsc_status cut_cell(const hsc__patch *j, int cell, hsc_edit *edits, hsc_v
 
 static hsc_status run_cuts(hsc__patch *j, hsc_lab *lab, hsc_error *err)
 {
-    int n = j->opened.config->n_layers * j->n_cols, most = j->opened.config->n_heads;
+    int n = j->n_layers * j->n_cols, most = j->opened.config->n_heads;
     HSC_TRY(run_text(j, lab, 0, &j->clean, err));
     hsc_edit *edits = hsc__calloc((size_t)n * (size_t)most, sizeof *edits);
     hsc_variant *variants = hsc__calloc((size_t)n, sizeof *variants);
@@ -174,13 +176,15 @@ static hsc_status run_cuts(hsc__patch *j, hsc_lab *lab, hsc_error *err)
 
 static hsc_status make_cells(hsc__patch *j, hsc_error *err)
 {
-    const hsc_config *c = j->opened.config;
+    const hsc_config *c = j->site >= HSC_ENC_EMBED ? hsc_model_encoder(j->opened.model) : j->opened.config;
+    HSC_FAIL_IF(j->mode == HSC__PATCH_PLACES && !hsc_model_has_site(j->opened.model, j->site), HSC_EINVAL,
+                "--site: a model of architecture %s has no site \"%s\"", j->opened.config->arch,
+                hsc_site_name(j->site));
     const int n_cols[] = {[HSC__COLS_HEADS] = c->n_heads,
                           [HSC__COLS_KV_HEADS] = c->n_kv_heads,
-                          [HSC__COLS_POSITIONS] = j->items.list[0].n_tokens,
+                          [HSC__COLS_POSITIONS] = hsc__patch_rows(j, &j->items.list[0]),
                           [HSC__COLS_LAYER] = 1};
-    HSC_FAIL_IF(j->mode == HSC__PATCH_PLACES && !hsc_model_has_site(j->opened.model, j->site), HSC_EINVAL,
-                "--site: a model of architecture %s has no site \"%s\"", c->arch, hsc_site_name(j->site));
+    j->n_layers = c->n_layers;
     j->n_cols = n_cols[j->cols];
     size_t n = (size_t)c->n_layers * (size_t)j->n_cols;
     j->cells = hsc__calloc(n, sizeof *j->cells);

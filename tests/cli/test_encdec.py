@@ -150,6 +150,23 @@ class EncoderDecoder(ProgramTest):
         self.bad(1, "ablate", "-m", self.model, "--pairs", "x", says=["--pairs"])
         self.bad(2, *ablate, "--target", "x", says=["one of the two"])
 
+    def test_patch(self):
+        """The exchanged word's residual stream is the whole difference as it enters the encoder."""
+        patch = ("patch", "-m", self.model, "--metric", "logit: #8 - #4", "--ids", SOURCE, "--corrupted-ids",
+                 SOURCE.replace("2", "7"), "--target-ids", TARGET)
+        got = self.json(*patch)
+        self.assertEqual((got["site"], len(got["cells"]), len(got["cells"][0])), ("enc_resid_pre", 1, 6))
+        self.assertEqual([round(cell, 5) for cell in got["cells"][0]], [0, 0, 1, 0, 0, 0])
+        heads = self.json(*patch, "--site", "cross_pattern")
+        self.assertEqual((len(heads["cells"]), heads["columns"]), (2, "head"))
+        self.assertEqual([len(row) for row in self.json(*patch, "--site", "cross_z", "--by", "position")["cells"]], [4, 4])
+        self.assertIn("enc_resid_pre patched", self.good(*patch))
+        begins = self.json(*patch[:-2])
+        self.assertNotEqual(begins["clean"], got["clean"])
+        self.bad(1, *patch, "--path", "end", says=["not for", "t5"])
+        self.bad(1, "patch", "-m", self.model, "--pairs", "x", says=["not for"])
+        self.bad(1, *patch, "--site", "rot_q", says=["has no site"])
+
     def test_info(self):
         info = self.json("info", "-m", self.model)
         self.assertEqual((info["config"]["n_layers"], info["encoder"]["n_layers"]), (2, 1))

@@ -119,6 +119,52 @@ def test_zero():
                 print(f"{path.name} {side}: {n} ablations within {worst:.1e}", flush=True)
 
 
+def patched(rows, held, index, width):
+    """A head's part of every row, or one whole row, from the other run."""
+    rows = rows.clone()
+    part = (slice(None), slice(index * width, (index + 1) * width)) if width else index
+    rows[part] = held[part]
+    return rows
+
+
+def test_patch():
+    """What one source's run holds put into another's, head by head and position by position."""
+    prefix = {"encoder": "enc_", "decoder": "", "cross": "cross_"}
+    for seed, base in enumerate((parity.T5, parity.BART, parity.MARIAN), start=1120):
+        config = make.configuration(base, **({"num_decoder_layers": 2} if base is parity.T5 else parity.UNEVEN))
+        with common.scratch() as folder:
+            clean, target = parity.ids_of(config, 9, seed), parity.ids_of(config, 6, seed + 1)
+            other = clean[:4] + [(clean[4] + 7) % 90 + 1] + clean[5:]
+            model = encdec.make_model(config, seed)
+            encdec.calibrate(model, clean, target, seed)
+            path = encdec.save(model, folder / base["model_type"], config)
+            model = encdec.load(path)
+            def measure(source):
+                row = logits(model, source, target)[-1]
+                return float(row[5] - row[9])
+            words = ["--json", "--metric", "logit: #5 - #9", "--ids", ",".join(map(str, clean)), "--corrupted-ids",
+                     ",".join(map(str, other)), "--target-ids", ",".join(map(str, target))]
+            n, worst = 0, 0
+            for side in SIDES:
+                for site in ("z", "attn_out", "mlp_out")[: 2 if side == "cross" else 3]:
+                    got = json.loads(common.headscope("patch", "-m", path, "--site", prefix[side] + site, *words).stdout)
+                    span = measure(clean) - measure(other)
+                    assert abs(got["clean"] - measure(clean)) < BAR and abs(got["corrupted"] - measure(other)) < BAR
+                    for layer, cells in enumerate(got["cells"]):
+                        how, module, width = place(model, side, site, layer)
+                        held = {}
+                        with Hooks(model) as hooks:
+                            getattr(hooks, how)(module, lambda rows: held.__setitem__(0, rows))
+                            measure(clean)
+                        for index, cell in enumerate(cells):
+                            with Hooks(model) as hooks:
+                                getattr(hooks, how)(module, lambda rows: patched(rows, held[0], index, width))
+                                want = (measure(other) - got["corrupted"]) / span
+                            worst, n = max(worst, abs(cell - want) * abs(span)), n + (abs(want) > 1e-3)
+            assert worst < BAR and n > 40, (path.name, worst, n)
+            print(f"{path.name}: patches within {worst:.1e}, {n} of them move the logits", flush=True)
+
+
 def kept(model, tokenizer, side, line):
     """{site: [layers] of rows} of the text of a line."""
     source, target = line.split("\t")
