@@ -216,7 +216,8 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_rollout(const float *means, int n_layers, 
 /*
  * Attention flow (same paper): the most that can flow from token `query` above the last layer down to one input token,
  * through edges of capacity A'; each input by itself, so the shares need not sum to 1. means [n_layers][n][n]; out [n].
- * HSC_EINVAL: no such query, or n is above HSC_FLOW_TOKENS: work grows with the fifth power. HSC_ENOMEM.
+ * HSC_EINVAL: no such query, a mean that is not finite or below 0, or n is above HSC_FLOW_TOKENS: work grows with the
+ * fifth power. HSC_ENOMEM.
  */
 enum { HSC_FLOW_TOKENS = 128 };
 HSC_API HSC_MUST_CHECK hsc_status hsc_flow(const float *means, int n_layers, int n, int query, int n_threads,

@@ -119,7 +119,7 @@ static hsc_status add_largest(const hsc__ablate *j, hsc__string *out, hsc_error 
         measured(j, &j->items.list[i], &first, &last);
         for (int pos = first; pos <= last; pos++) {
             size_t at = j->first_loss[i] + (size_t)pos;
-            places[n++] = (place){i, pos, fabs(j->losses[1][at] - j->losses[0][at])};
+            places[n++] = (place){i, pos, hsc__rank_size(j->losses[1][at] - j->losses[0][at])};
         }
     }
     qsort(places, n, sizeof *places, by_size);

@@ -81,7 +81,7 @@ static const hsc__ablate *sorted_job;
 
 static double size_of(const hsc__target *t)
 {
-    return fabs(t->effect);
+    return hsc__rank_size(t->effect);
 }
 
 static int by_size(const void *a, const void *b)

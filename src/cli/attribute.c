@@ -191,7 +191,7 @@ static const double *sorted_means;
 static int by_size(const void *a, const void *b)
 {
     int x = *(const int *)a, y = *(const int *)b;
-    double size_x = fabs(sorted_means[x]), size_y = fabs(sorted_means[y]);
+    double size_x = hsc__rank_size(sorted_means[x]), size_y = hsc__rank_size(sorted_means[y]);
     return size_x != size_y ? (size_x < size_y ? 1 : -1) : x - y;
 }
 

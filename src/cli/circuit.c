@@ -229,12 +229,19 @@ typedef struct pair_table {
 static const pair_table *sorted_table;
 static int sorted_k;
 
+/* How much an input's best pair stands out; what is no number stands behind all. */
+static float rank_of(int input)
+{
+    float number = sorted_table->numbers[(size_t)input * (size_t)sorted_k];
+    if (isnan(number)) return -INFINITY;
+    return sorted_table->smallest ? -number : number;
+}
+
 static int by_number(const void *a, const void *b)
 {
     int x = *(const int *)a, y = *(const int *)b;
-    float left = sorted_table->numbers[(size_t)x * (size_t)sorted_k];
-    float right = sorted_table->numbers[(size_t)y * (size_t)sorted_k];
-    if (left != right) return (left > right) == sorted_table->smallest ? 1 : -1;
+    float left = rank_of(x), right = rank_of(y);
+    if (left != right) return left < right ? 1 : -1;
     return x - y;
 }
 

@@ -5,6 +5,7 @@
 #include "cli/shared.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -49,12 +50,12 @@ static const hsc__command command = {
     .max_args = 0,
 };
 
-static volatile sig_atomic_t stop_asked;
+static atomic_bool stop_asked; /* Ctrl-C may come to any thread */
 
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
-    stop_asked = 1;
+    stop_asked = true;
 }
 
 /* A second Ctrl-C ends the program at once. Where it is ignored (nohup) it stays ignored. */

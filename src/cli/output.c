@@ -6,22 +6,20 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 static bool progress_shown;
-static volatile sig_atomic_t interrupt_held, interrupted;
+static atomic_bool interrupt_held, interrupted; /* Ctrl-C may come to any thread, so sig_atomic_t is not enough */
 
 /* Only what a handler may do. A held first Ctrl-C is remembered, every other one ends the program. */
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
-    if (interrupt_held && !interrupted) {
-        interrupted = 1;
-        return;
-    }
+    if (interrupt_held && !atomic_exchange(&interrupted, true)) return;
     _exit(HSC__EXIT_INTERRUPTED);
 }
 
@@ -38,7 +36,7 @@ bool hsc__cli_interrupted(void)
 
 void hsc__cli_forget_interrupt(void)
 {
-    interrupted = 0;
+    interrupted = false;
 }
 
 /* A closed standard stream would let the next opened file take its number, and output would land in that file. The

@@ -9,6 +9,7 @@
 #include "hub/hub.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -46,12 +47,12 @@ static const hsc__command command = {
     .missing = "the name of the repository to fetch is missing, for instance gpt2",
 };
 
-static volatile sig_atomic_t stop_asked;
+static atomic_bool stop_asked; /* Ctrl-C may come to any thread */
 
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
-    stop_asked = 1;
+    stop_asked = true;
 }
 
 /* A second Ctrl-C ends the program at once. Where it is ignored (nohup) it stays ignored. */

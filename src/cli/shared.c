@@ -349,6 +349,11 @@ json_t *hsc__json_model(const hsc__opened *opened)
     return object;
 }
 
+double hsc__rank_size(double value)
+{
+    return isnan(value) ? -1 : fabs(value);
+}
+
 json_t *hsc__json_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();

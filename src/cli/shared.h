@@ -101,6 +101,8 @@ json_t *hsc__json_weight(const hsc__tokens *tokens, int pos, float weight);
 json_t *hsc__json_tokens(const hsc__tokens *tokens);
 /* {"name","arch","n_layers","n_heads"} */
 json_t *hsc__json_model(const hsc__opened *opened);
+/* What a table in the order of size sorts by: the size, and for what is no number less than any. */
+double hsc__rank_size(double value);
 /* A number, or null when it is not finite. */
 json_t *hsc__json_number(double value);
 /* Prints on standard output, indented on a terminal, and releases. NULL: out of memory. Returns the exit status. */

@@ -245,6 +245,7 @@ static hsc_status make_result(run *r, hsc_error *err)
     c->top_k = o->top_k ? o->top_k : 5;
     r->n_keys = o->keys ? o->n_keys : c->n_inputs;
     if (c->top_k > r->n_keys) c->top_k = r->n_keys;
+    if (c->top_k > c->d_vocab) c->top_k = c->d_vocab;
     size_t n = (size_t)c->n_inputs, k = n * (size_t)c->top_k;
     c->inputs = hsc__calloc(n, sizeof *c->inputs);
     c->writes = hsc__calloc(k, sizeof *c->writes);

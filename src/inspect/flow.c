@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "headscope/analysis.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -170,6 +171,10 @@ hsc_status hsc_flow(const float *means, int n_layers, int n, int query, int n_th
                 "%d layers of %d tokens: a flow takes 1 to %d tokens", n_layers, n, (int)HSC_FLOW_TOKENS);
     HSC_FAIL_IF(query < 0 || query >= n, HSC_EINVAL, "token %d does not exist, there are %d", query, n);
     HSC_FAIL_IF(n_threads < 0, HSC_EINVAL, "%d threads", n_threads);
+    for (size_t i = 0; i < (size_t)n_layers * (size_t)n * (size_t)n; i++) /* what is no number never runs out */
+        HSC_FAIL_IF(!isfinite(means[i]) || means[i] < 0, HSC_EINVAL,
+                    "the mean weight of token %zu on token %zu in layer %zu is not finite or below 0",
+                    i / (size_t)n % (size_t)n, i % (size_t)n, i / ((size_t)n * (size_t)n));
     if (!n_threads) n_threads = hsc__default_threads();
     r.graphs = hsc__calloc((size_t)n_threads, sizeof *r.graphs);
     if (!r.graphs) return hsc__fail_memory(err, (size_t)n_threads * sizeof *r.graphs, "a flow");

@@ -84,6 +84,7 @@ static hsc_status load(hsc_tokenizer *t, const char *dir, bool target, hsc_error
     bool separate;
     HSC_TRY(hsc__load_settings(&settings, dir, "tokenizer_config.json", err));
     hsc_status status = hsc__json_bool(settings, "separate_vocabs", false, &separate, "tokenizer_config.json", err);
+    if (status != HSC_OK) status = hsc__fail_prefix(err, status, "%s", dir);
     json_decref(settings);
     if (status != HSC_OK) return status;
     hsc__sentencepiece spm = {0};

@@ -80,6 +80,12 @@ static hsc_status find_class(loader *l, const char *class, const char *type, hsc
     return HSC_OK;
 }
 
+static hsc_status read_type(const json_t *config, const char *dir, const char **out, hsc_error *err)
+{
+    hsc_status status = hsc__json_string(config, "model_type", NULL, out, "config.json", err);
+    return status == HSC_OK ? HSC_OK : hsc__fail_prefix(err, status, "%s", dir ? dir : ".");
+}
+
 static hsc_status read_settings(loader *l, const char *dir, hsc_error *err)
 {
     const char *class = NULL, *type = NULL;
@@ -90,7 +96,7 @@ static hsc_status read_settings(loader *l, const char *dir, hsc_error *err)
     hsc_status status = l->settings_path ? HSC_OK : hsc__fail_memory(err, 1, l->path);
     if (status == HSC_OK)
         status = hsc__json_string(l->settings, "tokenizer_class", NULL, &class, l->settings_path, err);
-    if (status == HSC_OK) status = hsc__json_string(config, "model_type", NULL, &type, "config.json", err);
+    if (status == HSC_OK) status = read_type(config, dir, &type, err);
     if (status == HSC_OK) status = find_class(l, class, type, err);
     json_decref(config);
     if (status != HSC_OK) return status;
@@ -332,26 +338,40 @@ static hsc_status load_words(loader *l, hsc_error *err)
                      err);
 }
 
-/* What users defined stays whole, whatever stands beside it: the longest piece first. */
-static hsc_status add_user_defined(loader *l, hsc_error *err)
+/* The longest first; of equally long ones the file's first. */
+static int by_length(const void *left, const void *right)
+{
+    const hsc__bytes *a = *(const hsc__bytes *const *)left, *b = *(const hsc__bytes *const *)right;
+    if (a->n != b->n) return a->n > b->n ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+static hsc_status add_alternatives(loader *l, const hsc__bytes *const *texts, size_t n, hsc_error *err)
 {
     hsc__string pattern = {0};
-    size_t longest = 0;
-    for (size_t i = 0; i < l->spm.n; i++)
-        if (l->spm.piece[i].kind == HSC__PIECE_USER_DEFINED && l->t->vocab.text[i].n > longest)
-            longest = l->t->vocab.text[i].n;
-    if (!longest) return HSC_OK;
-    for (size_t n = longest; n; n--)
-        for (size_t i = 0; i < l->spm.n; i++) {
-            if (l->spm.piece[i].kind != HSC__PIECE_USER_DEFINED || l->t->vocab.text[i].n != n) continue;
-            if (pattern.n) hsc__string_text(&pattern, "|");
-            hsc__quote_pattern(&pattern, l->t->vocab.text[i]);
-        }
+    for (size_t i = 0; i < n; i++) {
+        if (i) hsc__string_text(&pattern, "|");
+        hsc__quote_pattern(&pattern, *texts[i]);
+    }
     hsc_status status = pattern.failed ? hsc__fail_memory(err, pattern.n, "a pattern")
                                        : hsc__splitter_add_pattern(&l->t->stage[l->t->n_stages - 1].splitter,
                                                                    pattern.data, pattern.n, HSC__ISOLATED, false, err);
     hsc__string_free(&pattern);
-    l->t->bpe.ignore_merges = l->t->kind == HSC__BPE;
+    return status;
+}
+
+/* What users defined stays whole, whatever stands beside it: the longest piece first. */
+static hsc_status add_user_defined(loader *l, hsc_error *err)
+{
+    const hsc__bytes **texts = hsc__malloc(l->spm.n * sizeof *texts);
+    size_t n = 0;
+    if (!texts) return hsc__fail_memory(err, l->spm.n * sizeof *texts, "the pieces that users defined");
+    for (size_t i = 0; i < l->spm.n; i++)
+        if (l->spm.piece[i].kind == HSC__PIECE_USER_DEFINED) texts[n++] = &l->t->vocab.text[i];
+    qsort(texts, n, sizeof *texts, by_length);
+    hsc_status status = n ? add_alternatives(l, texts, n, err) : HSC_OK;
+    hsc__free(texts);
+    if (n) l->t->bpe.ignore_merges = l->t->kind == HSC__BPE;
     return status;
 }
 

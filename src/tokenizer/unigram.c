@@ -112,7 +112,7 @@ static hsc_status add_unknown(const hsc__unigram *model, hsc__word *out, const c
     }
     if (id < 0) id = model->unk;
     if (id < 0) return hsc__fail_unspelled(word[start], err);
-    hsc__word_add(out, id, end);
+    hsc__word_add(out, model->token_of ? model->token_of[id] : id, end);
     return HSC_OK;
 }
 

@@ -6,17 +6,21 @@ import math
 import os
 import pathlib
 import pty
+import re
 import select
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = pathlib.Path(os.environ.get("HEADSCOPE_SOURCE") or HERE.parent.parent)
 PROGRAM = os.environ.get("HEADSCOPE") or str(SOURCE / "build" / "headscope")
 DATA = pathlib.Path(os.environ.get("HEADSCOPE_TEST_DATA") or SOURCE.parent / "shared" / "data")
+PATIENCE = int(os.environ.get("HEADSCOPE_TEST_PATIENCE") or 1)  # how many times longer this build may take for anything
 COMMANDS = ("look", "run", "export", "scan", "detect", "drift", "ablate", "patch", "lens", "attribute",
             "circuit", "compose", "rollout", "values", "steer", "generate", "chat", "score", "embed", "fill", "info",
             "tokenize", "convert", "pull", "bench", "lesson")
@@ -45,7 +49,7 @@ class ProgramTest(unittest.TestCase):
 
     def run_program(self, *args, input=b"", env=None, **more):
         """The finished process; outputs are bytes."""
-        done = subprocess.run([PROGRAM, *map(str, args)], input=input, capture_output=True, timeout=120,
+        done = subprocess.run([PROGRAM, *map(str, args)], input=input, capture_output=True, timeout=120 * PATIENCE,
                               env=environment(**(env or {})), **more)
         self.assertNotIn(b"Sanitizer", done.stderr, done.stderr.decode(errors="replace"))
         return done
@@ -75,6 +79,27 @@ class ProgramTest(unittest.TestCase):
         return text
 
 
+def wait_for(condition, seconds=60):
+    """Until it holds; False when it does not come to that."""
+    end = time.monotonic() + seconds * PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def catches_interrupt(process):
+    """Whether a running program has begun to handle Ctrl-C (or has ended); before that it would just be killed."""
+    try:
+        text = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        time.sleep(0.5 * PATIENCE)  # no Linux: nothing tells
+        return True
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", text, re.M)
+    return not caught or bool(int(caught[1], 16) >> signal.SIGINT - 1 & 1)
+
+
 def on_terminal(args, env):
     """What the program writes to a terminal (both outputs together) and its exit status."""
     master, slave = pty.openpty()
@@ -83,14 +108,14 @@ def on_terminal(args, env):
     output = b""
     while True:
         try:
-            block = os.read(master, 65536) if select.select([master], [], [], 60)[0] else b""
+            block = os.read(master, 65536) if select.select([master], [], [], 60 * PATIENCE)[0] else b""
         except OSError:  # a terminal's way to say that the other side has closed
             break
         if not block:
             break
         output += block
     os.close(master)
-    return output, process.wait(60)
+    return output, process.wait(60 * PATIENCE)
 
 
 def main(*needed):

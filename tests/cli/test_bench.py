@@ -13,7 +13,7 @@ import subprocess
 import sys
 import unittest
 
-from program import DATA, PROGRAM, SOURCE, ProgramTest, environment, main
+from program import DATA, PATIENCE, PROGRAM, SOURCE, ProgramTest, environment, main
 
 sys.path.insert(0, str(SOURCE / "tests" / "golden"))
 import toys  # noqa: E402
@@ -186,12 +186,12 @@ class Table(ProgramTest):
         process = subprocess.Popen([PROGRAM, "bench", "-m", STORIES, "-p", "8", "-n", "511", "-r", "10000"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
         said = b""
-        while b" pp8 " not in said and select.select([process.stdout], [], [], 30)[0]:
+        while b" pp8 " not in said and select.select([process.stdout], [], [], 30 * PATIENCE)[0]:
             said += os.read(process.stdout.fileno(), 65536)
         self.assertIn(b" pp8 ", said)
         self.assertIsNone(process.poll())
         process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=60)
+        rest = process.communicate(timeout=60 * PATIENCE)
         self.assertEqual((process.returncode, rest), (130, (b"", b"")))
 
     def test_progress_on_a_terminal_alone(self):
@@ -200,7 +200,7 @@ class Table(ProgramTest):
                                    stderr=slave, env=environment())
         os.close(slave)
         shown = b""
-        process.wait(60)
+        process.wait(60 * PATIENCE)
         while select.select([master], [], [], 0.2)[0]:
             try:
                 block = os.read(master, 65536)

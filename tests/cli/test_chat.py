@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from program import DATA, PROGRAM, ProgramTest, environment, main
+from program import DATA, PATIENCE, PROGRAM, ProgramTest, environment, main
 
 TINY = DATA / "models" / "tinystories-656k"
 TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}{{ m.content }} {% elif m.role == 'user' %}"
@@ -99,7 +99,7 @@ class Chat(ProgramTest):
 
     def wait_for(self, master, words):
         seen = b""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 60 * PATIENCE
         while words not in seen:
             self.assertLess(time.monotonic(), end, seen)
             if select.select([master], [], [], 1)[0]:
@@ -115,7 +115,7 @@ class Chat(ProgramTest):
         os.write(master, b"/help\n")
         self.wait_for(master, b"/reset")
         os.write(master, b"/exit\n")
-        self.assertEqual(process.wait(60), 0)
+        self.assertEqual(process.wait(60 * PATIENCE), 0)
 
     def test_interrupt(self):
         """Ctrl-C stops a reply that would go on for long, and the conversation goes on."""
@@ -127,14 +127,14 @@ class Chat(ProgramTest):
         self.wait_for(master, b"> ")
         os.write(master, b"Hello\n")
         self.wait_for(master, b"Hello\r\n")
-        time.sleep(0.3)
+        time.sleep(0.3 * PATIENCE)
         process.send_signal(signal.SIGINT)
         self.wait_for(master, b"\n> ")
         self.assertIsNone(process.poll())
         process.send_signal(signal.SIGINT)
         self.wait_for(master, b"once more")
         process.send_signal(signal.SIGINT)
-        self.assertEqual(process.wait(60), 130)
+        self.assertEqual(process.wait(60 * PATIENCE), 130)
 
     def test_misuse(self):
         self.bad(2, "chat", "-m", self.model, "Hello", says=["not an option"])

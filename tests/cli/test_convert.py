@@ -14,7 +14,7 @@ import sys
 import time
 import unittest
 
-from program import DATA, PROGRAM, ProgramTest, environment, main
+from program import DATA, PATIENCE, PROGRAM, ProgramTest, environment, main
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
 import toys  # noqa: E402
@@ -359,7 +359,7 @@ class Long(Convert):
             while process.poll() is None and len(os.listdir(self.folder)) == len(before):
                 time.sleep(0.002)
             process.send_signal(signal.SIGINT)
-            self.assertEqual(process.wait(60), 130)
+            self.assertEqual(process.wait(60 * PATIENCE), 130)
             self.assertEqual(sorted(os.listdir(self.folder)), before)
 
 

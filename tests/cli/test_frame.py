@@ -4,10 +4,10 @@ import os
 import re
 import signal
 import subprocess
-import time
 import unittest
 
-from program import COMMANDS, PROGRAM, SOURCE, ProgramTest, environment, main, on_terminal
+from program import (COMMANDS, PATIENCE, PROGRAM, SOURCE, ProgramTest, catches_interrupt, environment, main, on_terminal,
+                     wait_for)
 
 
 class Help(ProgramTest):
@@ -128,7 +128,7 @@ class Arguments(ProgramTest):
         read, write = os.pipe()
         self.addCleanup(os.close, write)  # it stays open: whoever reads, waits
         self.addCleanup(os.close, read)
-        done = subprocess.run([PROGRAM, "tokenize", "-"], stdin=read, capture_output=True, timeout=60, env=environment())
+        done = subprocess.run([PROGRAM, "tokenize", "-"], stdin=read, capture_output=True, timeout=60 * PATIENCE, env=environment())
         self.assertEqual(done.returncode, 2, done.stderr)
 
     def test_control_characters_stay_out_of_messages(self):
@@ -210,10 +210,10 @@ class Interrupt(ProgramTest):
         """While it waits for standard input."""
         process = subprocess.Popen([PROGRAM, "tokenize", "-m", self.folder, "-"], stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-        time.sleep(0.5)
+        self.assertTrue(wait_for(lambda: catches_interrupt(process)))
         self.assertIsNone(process.poll())
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=30 * PATIENCE)
         self.assertEqual((process.returncode, out, err), (130, b"", b""))
 
 

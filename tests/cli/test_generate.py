@@ -9,7 +9,7 @@ import time
 import unicodedata
 import unittest
 
-from program import DATA, PROGRAM, ProgramTest, environment, main, on_terminal
+from program import DATA, PATIENCE, PROGRAM, ProgramTest, catches_interrupt, environment, main, on_terminal, wait_for
 
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # context 512, byte fallback
 TINY = DATA / "models" / "tinystories-656k"  # a folder; byte-level, ends its texts with token 2
@@ -64,7 +64,7 @@ class Generate(ProgramTest):
         with process.stdout as pipe:
             blocks = iter(lambda: os.read(pipe.fileno(), 65536), b"")
             text = "".join(block.decode() for block in blocks)
-        self.assertEqual(process.wait(60), 0)
+        self.assertEqual(process.wait(60 * PATIENCE), 0)
         want = self.generate("née 🦙", "-n", "200", "-T", "3", "--seed", "5")["samples"][0]["text"]
         self.assertEqual(text, want + "\n")
         self.assertFalse(want.isascii())
@@ -163,18 +163,28 @@ class Generate(ProgramTest):
     def test_interrupted(self):
         process = subprocess.Popen([PROGRAM, "generate", "-m", STORIES, "Once", "-n", "0", "--slide", "--ignore-end"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-        first = os.read(process.stdout.fileno(), 100)
-        time.sleep(0.2)
+        first = b""
+        while len(first) < 40:  # the prompt and some tokens: from the second on Ctrl-C ends the writing alone
+            block = os.read(process.stdout.fileno(), 100)
+            self.assertTrue(block)
+            first += block
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=60 * PATIENCE)
         self.assertEqual((process.returncode, err), (130, b""))
         self.assertTrue((first + out).endswith(b"\n"))
-        process = subprocess.Popen([PROGRAM, "generate", "-m", STORIES, "Once", "-n", "0", "--slide", "--ignore-end", "--json"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
-        time.sleep(0.7)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130)
+
+    def test_interrupted_json(self):
+        """What there is comes out once the writing has begun, which nothing tells from outside: the wait grows."""
+        for wait in (0.5, 2, 8, 32):
+            process = subprocess.Popen([PROGRAM, "generate", "-m", STORIES, "Once", "-n", "0", "--slide", "--ignore-end",
+                                        "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+            self.assertTrue(wait_for(lambda: catches_interrupt(process)))
+            time.sleep(wait)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60 * PATIENCE)
+            self.assertEqual((process.returncode, err), (130, b""))
+            if out:
+                break
         self.assertEqual(json.loads(out)["samples"][0]["finish"], "interrupted")
 
     def test_closed_pipe(self):
@@ -182,7 +192,7 @@ class Generate(ProgramTest):
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
         os.read(process.stdout.fileno(), 10)
         process.stdout.close()
-        self.assertEqual(process.wait(60), 0)
+        self.assertEqual(process.wait(60 * PATIENCE), 0)
         self.assertEqual(process.stderr.read(), b"")
         process.stderr.close()
 

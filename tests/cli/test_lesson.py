@@ -12,7 +12,7 @@ import subprocess
 import sys
 import unittest
 
-from program import PROGRAM, SOURCE, ProgramTest, environment, main
+from program import PATIENCE, PROGRAM, SOURCE, ProgramTest, environment, main
 
 STORED = SOURCE / "tests" / "golden" / "lesson"
 SOURCES = sorted((SOURCE / "examples" / "lesson").glob("[0-9][0-9]_*.c"))
@@ -79,7 +79,7 @@ class Lesson(ProgramTest):
                 self.assertEqual(masked(source.stem, text), stored(source.stem))
 
     def output(self, program, *args):
-        done = subprocess.run([str(program), *args], capture_output=True, timeout=300, env=environment())
+        done = subprocess.run([str(program), *args], capture_output=True, timeout=300 * PATIENCE, env=environment())
         self.assertEqual((done.returncode, done.stderr), (0, b""))
         return done.stdout.decode()
 
@@ -127,7 +127,7 @@ class Lesson(ProgramTest):
             self.skipTest("skipped: no /dev/full")
         for command in ([ALONE / "01_lookup"], [ALONE / "07_causal"], [PROGRAM, "lesson", "1"]):
             with open("/dev/full", "wb") as full:
-                done = subprocess.run(list(map(str, command)), stdout=full, stderr=subprocess.PIPE, timeout=60,
+                done = subprocess.run(list(map(str, command)), stdout=full, stderr=subprocess.PIPE, timeout=60 * PATIENCE,
                                       env=environment())
             self.assertEqual(done.returncode, 1, command)
             self.assertRegex(done.stderr.decode(), r"\Aheadscope: cannot write to standard output.*\n\Z")

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from program import PROGRAM, environment
+from program import PATIENCE, PROGRAM, environment
 
 SENTENCE = "The animal didn't cross the street because it was too tired"
 TABLE = """\
@@ -26,7 +26,7 @@ head 11: ' it' attends most to ' because'   (1.00)
 
 
 def headscope(*args):
-    return subprocess.run([PROGRAM, *args], capture_output=True, text=True, env=environment(), timeout=120)
+    return subprocess.run([PROGRAM, *args], capture_output=True, text=True, env=environment(), timeout=120 * PATIENCE)
 
 
 if __name__ == "__main__":

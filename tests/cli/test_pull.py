@@ -15,6 +15,7 @@ import unittest
 from pathlib import Path
 
 from hub_server import Hub, Repo, git_sha1, sha256
+from program import PATIENCE
 
 PROGRAM = os.environ.get("HEADSCOPE", "")
 OURS = ("HF_", "HUGGING", "TRANSFORMERS", "XDG_CACHE", "HOME", "http_proxy", "https_proxy", "HTTP", "ALL_PROXY",
@@ -46,7 +47,7 @@ class PullTest(unittest.TestCase):
 
     def pull(self, *args, env=None, **popen):
         return subprocess.run([PROGRAM, "pull", *args], env=env or self.environment(), capture_output=True, text=True,
-                              timeout=60, **popen)
+                              timeout=60 * PATIENCE, **popen)
 
     def good(self, *args, **more):
         result = self.pull(*args, **more)
@@ -199,7 +200,7 @@ class Use(PullTest):
     def test_a_pulled_model_opens_by_its_names(self):
         def info(name):
             return subprocess.run([PROGRAM, "info", "-m", name], env=self.environment(), capture_output=True, text=True,
-                                  timeout=60)
+                                  timeout=60 * PATIENCE)
         before = info("gpt2")
         self.assertEqual(before.returncode, 1)
         self.assertIn("headscope pull gpt2", before.stderr)
@@ -286,7 +287,7 @@ class Faults(PullTest):
         started = time.time()
         self.bad("org/tiny", says=["HTTP 503", "several times"])
         self.assertEqual(len(self.hub.log), 5)
-        self.assertLess(time.time() - started, 20)
+        self.assertLess(time.time() - started, 20 * PATIENCE)
 
     def test_retry_after(self):
         self.hub.faults = [{"match": "/api/", "status": 429, "retry_after": 2}]
@@ -298,7 +299,7 @@ class Faults(PullTest):
         self.hub.close()
         started = time.time()
         self.bad("org/tiny", says=["127.0.0.1"])
-        self.assertLess(time.time() - started, 5)
+        self.assertLess(time.time() - started, 5 * PATIENCE)
 
     def test_not_a_hub(self):
         for body in (b"<html>", b"[]", b"{}", b'{"sha":"main","siblings":[]}', b'{"sha":"%s"}' % (b"a" * 40),
@@ -439,7 +440,7 @@ class Life(PullTest):
         return self.cache / "models--org--tiny/blobs" / (sha256(WEIGHTS) + ".incomplete")
 
     def wait_for(self, condition):
-        end = time.time() + 20
+        end = time.time() + 20 * PATIENCE
         while time.time() < end:
             if condition():
                 return
@@ -451,7 +452,7 @@ class Life(PullTest):
         process = self.start("org/tiny")
         self.wait_for(lambda: self.partial().exists() and self.partial().stat().st_size > 50_000)
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=10)
+        stdout, stderr = process.communicate(timeout=10 * PATIENCE)
         self.assertEqual(process.returncode, 130, stderr)
         self.assertEqual(stdout, "")
         self.assertIn("goes on from here", stderr)
@@ -465,7 +466,7 @@ class Life(PullTest):
     def test_two_at_once(self):
         self.hub.faults = [{"match": "tiny/model.safetensors", "slow": 100_000}]
         processes = [self.start("org/tiny") for _ in range(3)]
-        results = [p.communicate(timeout=60) for p in processes]
+        results = [p.communicate(timeout=60 * PATIENCE) for p in processes]
         self.assertEqual([p.returncode for p in processes], [0, 0, 0], results)
         path = Path(results[0][0].strip())
         self.assertEqual((path / "model.safetensors").read_bytes(), WEIGHTS)
@@ -480,7 +481,7 @@ class Life(PullTest):
             process = self.start("org/tiny", "--file", "model.safetensors")
             time.sleep(0.5)
             self.assertIsNone(process.poll())
-        _, stderr = process.communicate(timeout=20)
+        _, stderr = process.communicate(timeout=20 * PATIENCE)
         self.assertEqual(process.returncode, 0, stderr)
         self.assertIn("another process", stderr)
 
@@ -510,7 +511,7 @@ class Life(PullTest):
             if not block:
                 break
             seen += block
-        process.communicate(timeout=10)
+        process.communicate(timeout=10 * PATIENCE)
         os.close(main)
         text = seen.decode()
         self.assertEqual(process.returncode, 0, text)

@@ -14,7 +14,7 @@ import subprocess
 import time
 import unittest
 
-from program import DATA, PROGRAM, ProgramTest, environment, main, on_terminal, read_safetensors
+from program import DATA, PATIENCE, PROGRAM, ProgramTest, environment, main, on_terminal, read_safetensors
 
 TINY = DATA / "models" / "tinystories-656k" / "tinystories-656k.f32.gguf"
 
@@ -296,7 +296,7 @@ class SameBits(ScanTest):
         path, db = self.write("\n".join(lines)), self.folder / "scan.sqlite"
         process = subprocess.Popen([PROGRAM, "scan", "-m", TINY, path, "--db", db, "-t", "1"], env=environment(),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        done, limit = 0, time.monotonic() + 60
+        done, limit = 0, time.monotonic() + 60 * PATIENCE
         while done < 64 and time.monotonic() < limit and process.poll() is None:
             time.sleep(0.01)
             try:

@@ -16,6 +16,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = os.environ.get("HEADSCOPE", str(HERE.parent.parent / "build" / "headscope"))
+PATIENCE = int(os.environ.get("HEADSCOPE_TEST_PATIENCE") or 1)  # as in tests/cli/program.py
 
 
 @contextlib.contextmanager
@@ -29,7 +30,7 @@ def scratch():
 
 def headscope(*args, env=None):
     """The finished process, its two outputs as text."""
-    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, timeout=120,
+    done = subprocess.run([PROGRAM, *map(str, args)], capture_output=True, timeout=120 * PATIENCE,
                           env={**os.environ, **(env or {})})
     done.stdout, done.stderr = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
     return done

@@ -41,7 +41,7 @@ static void proto_piece(hsc__string *out, const char *text, float score, int kin
 }
 
 /* <unk>, <s>, </s>, 256 bytes from id 3 on, then 20 pieces from 259 on, each a merge of two before it or a letter. */
-static void proto_toy(hsc__string *out, int model_type, bool trims)
+static __attribute__((unused)) void proto_toy(hsc__string *out, int model_type, bool trims)
 {
 #define M "\xe2\x96\x81"
     static const char *const pieces[] = {M,    "h",     "e",       "l",   "o",     "u",   "n",  "s",     M "h", "el",

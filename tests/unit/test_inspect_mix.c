@@ -190,6 +190,12 @@ static void test_flow(void **unused)
     }
     assert_int_equal(hsc_flow(means, LAYERS, F, F, 1, out, &err), HSC_EINVAL);
     assert_int_equal(hsc_flow(means, LAYERS, HSC_FLOW_TOKENS + 1, 0, 1, out, &err), HSC_EINVAL);
+    const float wrong[] = {NAN, INFINITY, -1e-3f}; /* no end of a flow through these */
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        means[F + 2] = wrong[i];
+        assert_int_equal(hsc_flow(means, LAYERS, F, 1, 2, out, &err), HSC_EINVAL);
+        assert_non_null(strstr(err.message, "token 1 on token 2 in layer 0"));
+    }
 }
 
 /* Two layers of two tokens. */
