@@ -51,16 +51,12 @@ if(HEADSCOPE_PROGRAM)
     headscope_folder(hub LINK hsc_formats PkgConfig::CURL PkgConfig::CRYPTO)
 endif()
 
-# Instruction sets: only a set's own folder is compiled with its flags. With a sanitizer's checks in them, the many
-# instances of these kernels take a compiler minutes at -O2 and a quarter of that at -O1.
-if(HEADSCOPE_SANITIZE)
-    set(kernel_level "-O1")
-endif()
+# Instruction sets: only a set's own folder is compiled with its flags.
 file(GLOB avx2 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/avx2/*.c)
-set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;${kernel_level}")
+set_source_files_properties(${avx2} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
 file(GLOB avx512 CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/avx512/*.c)
 set_source_files_properties(${avx512} PROPERTIES COMPILE_OPTIONS
-    "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-mprefer-vector-width=512;${kernel_level}")
+    "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-mprefer-vector-width=512")
 file(GLOB dotprod CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/neon/dotprod_*.c)
 set_source_files_properties(${dotprod} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod")
 
