@@ -140,6 +140,7 @@ static int check(hsc__ablate *j, const hsc__args *args)
     bool target = v->target.text || v->target.ids.ids;
     if (v->json && v->csv) return hsc__cli_misuse(&command, "--json and --csv: one of the two");
     if (n_inputs != 1) return hsc__cli_misuse(&command, "give one of TEXT, --file, --pairs and --ids");
+    if (v->limit && !v->file && !v->pairs) return hsc__cli_misuse(&command, "--limit goes with --file and --pairs");
     if (target && (v->file || v->pairs)) return hsc__cli_misuse(&command, "--target goes with TEXT or --ids");
     if (hsc__target_check(&command, &v->target) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     int status = check_metric(j);

@@ -83,6 +83,7 @@ static int check(void *user, const hsc__args *args)
     job *j = user;
     const values *v = j->v;
     j->metric = (hsc__metric){.kind = HSC__METRIC_DIFF, .text = "right - wrong"};
+    if (v->limit && !v->pairs) return hsc__cli_misuse(&command, "--limit goes with --pairs");
     if (v->pairs) {
         if (args->n || v->r.ids.ids) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
         if (v->metric || v->sources || v->r.token || v->r.pos >= 0)

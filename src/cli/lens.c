@@ -88,8 +88,10 @@ static int check(void *user, const hsc__args *args)
 {
     const values *v = ((const job *)user)->v;
     if (v->by == BY_WORD && !v->words.n) return hsc__cli_misuse(&command, "--by word wants a --word");
+    if (v->limit && !v->pairs) return hsc__cli_misuse(&command, "--limit goes with --pairs");
     if (!v->pairs) return hsc__reading_check(&command, &v->r, args);
     if (args->n || v->r.ids.ids) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
+    if (v->by) return hsc__cli_misuse(&command, "--by is about one text: --pairs has no map");
     if (v->words.n || v->r.token || v->r.pos >= 0)
         return hsc__cli_misuse(&command, "--pairs brings its own words and asks at the last token");
     return hsc__reading_check_output(&command, &v->r);

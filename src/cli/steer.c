@@ -92,6 +92,7 @@ static int check(hsc__steer *s, const hsc__args *args)
     int n_inputs = args->n + (v->r.ids.ids != NULL) + (v->pairs != NULL);
     if (!v->toward || !v->away) return hsc__cli_misuse(&command, "--toward FILE and --away FILE make the direction");
     if (n_inputs != 1) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
+    if (v->limit && !v->pairs) return hsc__cli_misuse(&command, "--limit goes with --pairs");
     if (v->pairs && (v->metric || v->write))
         return hsc__cli_misuse(&command, "--pairs brings its own metric and has no one text to write on from");
     if (!v->pairs && !v->metric && !v->write)

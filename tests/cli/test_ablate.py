@@ -198,6 +198,7 @@ class Ablate(ProgramTest):
         words = ("ablate", "-m", STORIES, TEXT)
         self.bad(2, *words, says=["--metric is missing"])
         self.bad(2, *words, "--metric", "accuracy", says=["'accuracy'"])
+        self.bad(2, *words, *METRIC, "--limit", "3", says=["--limit goes with --file and --pairs"])
         self.bad(2, *words, *METRIC, "--how", "mean", says=["--corpus"])
         self.bad(2, *words, *METRIC, "--then", "L1H1", says=["--then comes after a set"])
         self.bad(2, *words, "--metric", "loss", "--positions", "0-4", says=["position 0"])

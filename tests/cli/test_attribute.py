@@ -69,6 +69,7 @@ class Attribute(ProgramTest):
         self.bad(2, "attribute", "-m", STORIES, TEXT, "--metric", "loss", says=["'loss'"])
         self.bad(2, "attribute", "-m", STORIES, *METRIC, says=["TEXT and --ids"])
         self.bad(2, "attribute", "-m", STORIES, "--pairs", "x", "--sources", says=["--pairs"])
+        self.bad(2, "attribute", "-m", STORIES, TEXT, *METRIC, "--limit", "3", says=["--limit goes with --pairs"])
         self.bad(1, "attribute", "-m", STORIES, TEXT, "--metric", "logit: #512", says=["512"])
 
 

@@ -67,6 +67,8 @@ class Lens(ProgramTest):
         self.bad(2, "lens", "-m", STORIES, says=["TEXT and --ids"])
         self.bad(2, "lens", "-m", STORIES, TEXT, "--by", "word", says=["wants a --word"])
         self.bad(2, "lens", "-m", STORIES, TEXT, "--pairs", "x", says=["--pairs"])
+        self.bad(2, "lens", "-m", STORIES, TEXT, "--limit", "3", says=["--limit goes with --pairs"])
+        self.bad(2, "lens", "-m", STORIES, "--pairs", "x", "--by", "kl", says=["--by is about one text"])
         self.bad(1, "lens", "-m", STORIES, TEXT, "--pos", "99", says=["--pos 99"])
         self.bad(1, "lens", "-m", STORIES, TEXT, "--token", "zebra", says=["zebra"])
         self.bad(1, "lens", "-m", STORIES, TEXT, "--word", "#512", says=["--word: '#512'", "#511"])

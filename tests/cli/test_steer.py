@@ -68,6 +68,7 @@ class Steer(ProgramTest):
     def test_refused(self):
         self.bad(2, "steer", "-m", STORIES, TEXT, *METRIC, says=["--toward FILE and --away FILE"])
         self.bad(2, *self.words, TEXT, says=["--metric, --pairs or --write"])
+        self.bad(2, *self.words, TEXT, *METRIC, "--limit", "3", says=["--limit goes with --pairs"])
         self.bad(2, *self.words, TEXT, *METRIC, "--dose", "1,x", says=["'1,x'"])
         self.bad(1, *self.words, TEXT, "--write", "5", says=["--write wants one layer"])
         self.bad(1, *self.words, TEXT, *METRIC, "--layer", "L9", says=["layer"])
