@@ -277,6 +277,108 @@ static hsc_status run_both(const hsc_model *model)
     return status == HSC_OK ? hsc_drift_run(model, model, NULL, 0, &o, drift, NULL) : status;
 }
 
+/* ---- a store ---- */
+
+enum { MANY = 11, RECORD = 1 << 16 };
+
+/* Records of sequences, in memory. */
+typedef struct memory {
+    struct kept {
+        uint64_t digest;
+        size_t n;
+        unsigned char bytes[RECORD];
+    } windows[MANY];
+    int n_saved, n_flushed, n_told, stop_after;
+    bool damage; /* what load gives names a row past the window */
+} memory;
+
+static int load(void *user, int is_random, int index, uint64_t digest, void *record, size_t n)
+{
+    memory *m = user;
+    assert_true(is_random && index >= 0 && index < MANY);
+    const struct kept *w = &m->windows[index];
+    if (w->digest != digest || w->n != n) return 0;
+    memcpy(record, w->bytes, n);
+    if (m->damage) memset((unsigned char *)record + n - 192, 0x7F, 24); /* among the best rows: places */
+    return 1;
+}
+
+static hsc_status save(void *user, int is_random, int index, uint64_t digest, const void *record, size_t n,
+                       hsc_error *err)
+{
+    memory *m = user;
+    (void)err;
+    assert_true(is_random && index >= 0 && index < MANY && n <= RECORD);
+    struct kept *w = &m->windows[index];
+    w->digest = digest;
+    w->n = n;
+    memcpy(w->bytes, record, n);
+    m->n_saved++;
+    return HSC_OK;
+}
+
+static hsc_status flush(void *user, hsc_error *err)
+{
+    (void)err;
+    ((memory *)user)->n_flushed++;
+    return HSC_OK;
+}
+
+static int stop_at(void *user, int n_done, int n_all)
+{
+    memory *m = user;
+    assert_int_equal(n_all, MANY);
+    m->n_told = n_done;
+    return n_done == m->stop_after;
+}
+
+static hsc_status run_stored(hsc_model *model, memory *m, hsc_detect_score *scores, int *n_loaded)
+{
+    hsc_detect_store store = {load, save, flush, m};
+    hsc_detect_options o = few;
+    hsc_detect *detect;
+    o.n_sequences = MANY;
+    o.store = m ? &store : NULL;
+    o.tell = m ? stop_at : NULL;
+    o.user = m;
+    hsc_status status = hsc_detect_run(&detect, model, NULL, 0, &o, NULL);
+    if (status != HSC_OK) return status;
+    *n_loaded = hsc_detect_count(detect).n_loaded;
+    for (int d = 0; d < HSC_N_DETECTORS; d++)
+        assert_int_equal(hsc_detect_scores(detect, (hsc_detector)d, scores + d * HEADS * 8, NULL), HSC_OK);
+    hsc_detect_free(detect);
+    return HSC_OK;
+}
+
+/* A run that stops is gone on with, to the bit; records that do not fit their window are made anew. */
+static void test_store(void **state)
+{
+    (void)state;
+    static memory kept;
+    static hsc_detect_score want[HSC_N_DETECTORS * HEADS * 8], got[HSC_N_DETECTORS * HEADS * 8];
+    int n;
+    tiny_model files;
+    tiny_llama(&files);
+    hsc_model *model = open_model(&files);
+    assert_int_equal(run_stored(model, NULL, want, &n), HSC_OK);
+    assert_int_equal(n, 0);
+    kept.stop_after = 6;
+    assert_int_equal(run_stored(model, &kept, got, &n), HSC_ECANCELED);
+    assert_true(kept.n_saved >= 6 && kept.n_saved < MANY && kept.n_flushed > 0);
+    int saved = kept.n_saved;
+    kept.stop_after = -1;
+    assert_int_equal(run_stored(model, &kept, got, &n), HSC_OK);
+    assert_int_equal(n, saved);
+    assert_int_equal(kept.n_saved, MANY);
+    assert_memory_equal(got, want, sizeof got);
+    kept.damage = true;
+    assert_int_equal(run_stored(model, &kept, got, &n), HSC_OK);
+    assert_int_equal(n, 0);
+    assert_memory_equal(got, want, sizeof got);
+    hsc_model_close(model);
+    tiny_remove(&files);
+}
+
 static void test_out_of_memory(void **state)
 {
     (void)state;
@@ -305,7 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definitions),   cmocka_unit_test(test_threads_profile_and_example),
         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_drift),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
