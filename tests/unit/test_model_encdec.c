@@ -226,11 +226,8 @@ static void test_distance(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_sites_and_forks),
-        cmocka_unit_test(test_position_bias),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_distance),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_sites_and_forks), cmocka_unit_test(test_position_bias),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_distance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
