@@ -16,6 +16,11 @@ from common import DATA, ROW_BAR, headscope, require, run_sites, scratch, smollm
 
 TEXTS = ["The animal didn't cross the street because it was too tired", "<|im_start|>user\nHi<|im_end|>",
          "naïve 日本語 ½ \U0001f600\n\n\tdef f(x):  return 1234"]
+# What llama.cpp takes for granted of Gemma: the scale of scores that goes with the heads' width, and its own caps.
+GEMMA = {"query_pre_attn_scalar": 12, "tie_word_embeddings": True}
+PUBLISHED = {"head_dim": 256, "query_pre_attn_scalar": 256, "tie_word_embeddings": True}
+# transformers reads no GGUF of GPT-NeoX, and of the others none of these keys.
+OVERLOOKED = ("neox", "neox-serial", "phi3-window", "gemma2", "gemma3")
 WIDE = {"head_dim": 128, "num_attention_heads": 2, "num_key_value_heads": 1} # transformers takes 128 from a Qwen 3 GGUF
 # llama.cpp keeps keys and values in half precision and rounds activations for quantised weights; its own logits move by
 # less than this share of their largest magnitude on an exact file, and by more, the coarser the type.
@@ -52,6 +57,17 @@ def test_random_checkpoints():
         "qwen3-tied": (make.configuration(make.QWEN3, **WIDE, tie_word_embeddings=True, rope_theta=5e4), make.random_tensors),
         # Mistral by architecture; transformers goes by "mistral" in a file's name and then has no reader for it.
         "windowless": (make.configuration(make.MISTRAL, sliding_window=None), make.random_tensors),
+        "phi3": (make.configuration(make.PHI3, vocab_size=32064, rope_theta=5e4), make.random_tensors),
+        "phi3-window": (make.configuration(make.PHI3, vocab_size=32064, sliding_window=9,
+                                            tie_word_embeddings=True), make.random_tensors),
+        "gemma2": (make.configuration(make.GEMMA2, **GEMMA, attn_logit_softcapping=7.0, final_logit_softcapping=11.0),
+                   make.random_tensors),
+        "gemma3": (make.configuration(make.GEMMA3, **GEMMA, rope_theta=5e5, rope_local_base_freq=2e4), make.random_tensors),
+        "gemma2-published": (make.configuration(make.GEMMA2, **PUBLISHED), make.random_tensors),
+        "gemma3-published": (make.configuration(make.GEMMA3, **PUBLISHED), make.random_tensors),
+        "neox": (make.configuration(make.GPT_NEOX, rotary_pct=0.5), make.random_tensors),
+        "neox-serial": (make.configuration(make.GPT_NEOX, use_parallel_residual=False, rotary_pct=1.0, rotary_emb_base=5e3),
+                        make.random_tensors),
         "llama": (make.LLAMA, make.llama_tensors),
         "llama-tied": (make.configuration(make.LLAMA, tie_word_embeddings=True, head_dim=12), make.llama_tensors)}
     with scratch() as folder:
@@ -66,14 +82,14 @@ def test_random_checkpoints():
             assert run_sites(path, folder, ["logits"], ids=ids)["logits"].tobytes() == want.tobytes()
             assert run_sites(back, folder, ["logits"], ids=ids)["logits"].tobytes() == want.tobytes()
             assert_near(want, logits_of(make.open_with_transformers(source), ids), f"{name}: transformers, source")
-            assert_near(want, logits_of(make.open_gguf(path), ids), f"{name}: transformers, GGUF")
+            if name not in OVERLOOKED:
+                assert_near(want, logits_of(make.open_gguf(path), ids), f"{name}: transformers, GGUF")
             assert_near(want, logits_of(make.open_with_transformers(back), ids), f"{name}: transformers, folder again")
 
 
 def test_refused_by_name():
     """What is not converted between folders and GGUF is said by name, and nothing is written."""
-    cases = {"gpt_neox": make.GPT_NEOX, "opt": make.OPT, "bloom": make.BLOOM, "phi3": make.PHI3, "gemma2": make.GEMMA2,
-             "gemma3_text": make.GEMMA3, "bert": make.BERT, "roberta": make.ROBERTA, "distilbert": make.DISTILBERT,
+    cases = {"opt": make.OPT, "bloom": make.BLOOM, "bert": make.BERT, "roberta": make.ROBERTA, "distilbert": make.DISTILBERT,
              "modernbert": make.MODERNBERT}
     with scratch() as folder:
         for kind, base in cases.items():
@@ -183,13 +199,22 @@ def tensors_of(path):
 
 
 def test_llama_cpp_random():
-    """Shapes that SmolLM2 has not: GPT-2, heads that are not grouped, an output of its own."""
+    """Shapes that SmolLM2 has not: other families, heads that are not grouped, an output of its own. Windows are shorter
+    than the text, but that of Phi-3, past which llama.cpp looks."""
     require(importlib.util.find_spec("llama_cpp"), "llama_cpp is not installed")
     tokenizer = DATA / "tokenizers" / "gpt2" / "tokenizer.json"
     require(tokenizer.exists(), f"no test data at {tokenizer}")
     cases = {"gpt2": (make.configuration(make.GPT2, vocab_size=50257, n_positions=128), make.gpt2_tensors),
              "llama": (make.configuration(make.LLAMA, vocab_size=50257, hidden_size=64, intermediate_size=96),
                        make.llama_tensors)}
+    of_64 = {"vocab_size": 50257, "hidden_size": 64, "intermediate_size": 96, "max_position_embeddings": 128}
+    for name, base, more in (
+            ("phi", make.PHI3, {"sliding_window": 40}),  # of a "phi3" llama.cpp wants tokens that Phi-3's own has
+            ("gemma2", make.GEMMA2, {**PUBLISHED, "attn_logit_softcapping": 7.0, "final_logit_softcapping": 11.0}),
+            ("gemma3", make.GEMMA3, {**PUBLISHED, "rope_local_base_freq": 2e4}),
+            ("neox", make.GPT_NEOX, {"rotary_pct": 0.25}),
+            ("neox-serial", make.GPT_NEOX, {"rotary_pct": 1.0, "use_parallel_residual": False, "rotary_emb_base": 5e3})):
+        cases[name] = (make.configuration(base, **{**of_64, **more}), make.random_tensors)
     with scratch() as folder:
         for name, (config, tensors) in cases.items():
             source = make.write_folder(folder / name, config, tensors(config, 4))
@@ -202,7 +227,7 @@ def test_llama_cpp_random():
                 got = np.array(peer._scores[: len(ids)])
                 want = run_sites(target, folder, ["logits"], ids=ids)["logits"]
                 worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
-                print(f"{name:6} {dtype:5} llama.cpp's logits are {worst:.4f} away", flush=True)
+                print(f"{name:11} {dtype:5} llama.cpp's logits are {worst:.4f} away", flush=True)
                 assert worst <= 2 * LLAMA_CPP_BARS[dtype], f"{name}, {dtype}: {worst:.4f} away"
 
 

@@ -16,6 +16,11 @@ typedef enum {
     HSC__TURNED, /* transposed: GPT-2's Conv1D [n_in][n_out] and GGUF's [n_out][n_in] */
     HSC__PAIRED, /* of each head, rows (i, i + half) come to lie at (2i, 2i + 1): llama's q and k on the way to GGUF */
     HSC__UNPAIRED, /* and back */
+    HSC__PARTED,   /* GPT-NeoX's rows [n_heads][3][d_head] come to lie as [3][n_heads][d_head]: all of q, then k, then v
+                    */
+    HSC__JOINED,   /* and back */
+    HSC__ONE_MORE, /* 1 is added to each value: Gemma's gains on the way to GGUF */
+    HSC__ONE_LESS, /* and back */
 } hsc__how;
 
 /* A tensor to be written. */
@@ -28,7 +33,7 @@ typedef struct hsc__item {
     int64_t shape[HSC_MAX_DIMS];
     uint64_t n_bytes;
     hsc__how how;
-    int n_heads; /* that the rows of HSC__PAIRED and HSC__UNPAIRED belong to */
+    int n_heads; /* that the rows belong to where heads are rearranged */
 } hsc__item;
 
 typedef struct hsc__convert {
@@ -36,10 +41,10 @@ typedef struct hsc__convert {
     const hsc_convert_options *options;
     hsc_convert_report *report;
     bool to_gguf;
-    hsc_model *model; /* what is read; NULL from GGUF to GGUF, which needs no model */
-    hsc__gguf *gguf;  /* the input from GGUF to GGUF, else the model's own or NULL */
-    const struct hsc__family *family;
-    json_t *config; /* config.json of a folder that is read, or NULL */
+    hsc_model *model;                 /* what is read; NULL from GGUF to GGUF, which needs no model */
+    hsc__gguf *gguf;                  /* the input from GGUF to GGUF, else the model's own or NULL */
+    const struct hsc__family *family; /* NULL where nothing is renamed */
+    json_t *config;                   /* config.json of a folder that is read, or NULL */
     const hsc__tensors *tensors;
     hsc__item *items;
     size_t n_items;
@@ -60,6 +65,16 @@ typedef struct hsc__name_rule {
     hsc__how how;              /* on the way to GGUF; HSC__TURNED holds for weights only */
     bool is_key;               /* HSC__PAIRED: its heads are those of keys */
 } hsc__name_rule;
+/* A family's names on either side, and what llama.cpp and headscope take for granted of it in GGUF. */
+typedef struct hsc__family {
+    const char *folder, *gguf; /* the architecture's name */
+    const char *class;         /* of transformers */
+    const char *prefix;        /* what names in a folder begin with; the output matrix has no such beginning */
+    const hsc__name_rule *rules;
+    size_t n_rules;
+    hsc__act act;
+    int windows; /* 0: no layer has a window; 1: every layer may have one, n: all have one but every nth */
+} hsc__family;
 /* Sets c->family; HSC_EUNSUPPORTED when the model's architecture has no rules. */
 hsc_status hsc__convert_find_family(hsc__convert *c, hsc_error *err);
 /* The name on the other side; NULL when no rule of the architecture knows it (or memory is out, with *out_of_memory

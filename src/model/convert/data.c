@@ -42,11 +42,18 @@ static size_t stored_bytes(hsc_dtype dtype, int64_t n)
     return hsc__dtype_bytes(dtype, (size_t)n);
 }
 
-/* The row of the source that row r of the target is, within its head. */
+/* The row of the source that row r of the target is. */
 static int64_t source_row(const slab *s, int64_t r)
 {
-    int64_t wide = s->n_rows / s->item->n_heads, at = r % wide, half = wide / 2;
-    return r - at + (s->item->how == HSC__PAIRED ? at % 2 * half + at / 2 : at % half * 2 + at / half);
+    int64_t n_heads = s->item->n_heads, wide = s->n_rows / n_heads, at = r % wide, half = wide / 2, third = wide / 3;
+    int64_t block = r / third;
+    switch (s->item->how) {
+    case HSC__PAIRED: return r - at + at % 2 * half + at / 2;
+    case HSC__UNPAIRED: return r - at + at % half * 2 + at / half;
+    case HSC__PARTED: return (block % n_heads * 3 + block / n_heads) * third + r % third;
+    case HSC__JOINED: return (block % 3 * n_heads + block / 3) * third + r % third;
+    default: return r;
+    }
 }
 
 /* Target rows [r0, r0 + n) are columns of the source: each of its rows gives one value to each. */
@@ -70,8 +77,15 @@ static void load_rows(const slab *s, int64_t r0, int64_t n, float *x)
     switch (s->item->how) {
     case HSC__TURNED: load_turned(s, r0, n, x); return;
     case HSC__AS_STORED: k->dequantise(from->dtype, data + (size_t)r0 * row_bytes, n * s->cols, x); return;
+    case HSC__ONE_MORE:
+    case HSC__ONE_LESS:
+        k->dequantise(from->dtype, data + (size_t)r0 * row_bytes, n * s->cols, x);
+        for (int64_t i = 0; i < n * s->cols; i++) x[i] += s->item->how == HSC__ONE_MORE ? 1.0f : -1.0f;
+        return;
     case HSC__PAIRED:
     case HSC__UNPAIRED:
+    case HSC__PARTED:
+    case HSC__JOINED:
         for (int64_t r = 0; r < n; r++)
             k->dequantise(from->dtype, data + (size_t)source_row(s, r0 + r) * row_bytes, s->cols, x + r * s->cols);
     }

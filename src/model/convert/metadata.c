@@ -53,77 +53,141 @@ static void put_types(const hsc__convert *c, hsc__gguf_writer *w)
 
 /* --------------------------------------------------------------------------------------------- folder to GGUF ---- */
 
-/* llama.cpp's word for an architecture: Mistral without a window is Llama. */
-static const char *gguf_arch(const hsc__convert *c)
+static bool is_family(const hsc__convert *c, const char *gguf)
 {
-    const char *arch = c->model->desc.config.arch;
-    return strcmp(arch, "mistral") == 0 ? "llama" : arch;
+    return strcmp(c->family->gguf, gguf) == 0;
 }
 
-static bool is_gpt2(const hsc__convert *c)
+/* Families with a LayerNorm and no key of a width for heads. */
+static bool is_plain(const hsc__convert *c)
 {
-    return strcmp(c->model->desc.config.arch, "gpt2") == 0;
+    return is_family(c, "gpt2") || is_family(c, "gptneox");
+}
+
+static bool is_gemma(const hsc__convert *c)
+{
+    return is_family(c, "gemma2") || is_family(c, "gemma3");
 }
 
 static void put_key(const hsc__convert *c, hsc__gguf_writer *w, const char *name, uint32_t value)
 {
     char key[128];
-    snprintf(key, sizeof key, "%s.%s", gguf_arch(c), name);
+    snprintf(key, sizeof key, "%s.%s", c->family->gguf, name);
     hsc__gguf_put_u32(w, key, value);
 }
 
 static void put_real(const hsc__convert *c, hsc__gguf_writer *w, const char *name, float value)
 {
     char key[128];
-    snprintf(key, sizeof key, "%s.%s", gguf_arch(c), name);
+    snprintf(key, sizeof key, "%s.%s", c->family->gguf, name);
     hsc__gguf_put_f32(w, key, value);
 }
 
-/* GGUF's reader knows one activation and one scale of scores for each architecture. */
-static hsc_status check_says_all(const hsc__convert *c, hsc__act act, hsc_error *err)
+/* Gemma's scale of scores is not written: it is that of the heads' width, and in the largest model of each family that
+ * of the width over the number of heads. */
+static float told_scale(const hsc__convert *c)
+{
+    const hsc_config *config = &c->model->desc.config;
+    bool largest =
+        (is_family(c, "gemma2") && config->n_layers == 46) || (is_family(c, "gemma3") && config->n_layers == 62);
+    return 1 / sqrtf(largest ? (float)config->d_model / (float)config->n_heads : (float)config->d_head);
+}
+
+/* The window of the layers that have one; 0: none has. */
+static int window_of(const hsc__desc *d)
+{
+    int most = 0;
+    for (int i = 0; i < d->config.n_layers; i++) most = d->layers[i].window > most ? d->layers[i].window : most;
+    return most;
+}
+
+static bool told_window(const hsc__convert *c, int layer, int window)
 {
     const hsc__desc *d = &c->model->desc;
-    float scale = 1 / sqrtf((float)d->config.d_head);
-    HSC_FAIL_IF(d->act != act, HSC_EUNSUPPORTED, "%s: the activation of this model cannot be told in GGUF, where %s %s",
-                c->in, d->config.arch, act == HSC__ACT_SILU ? "has silu" : "has gelu_new");
-    for (int i = 0; i < d->config.n_layers; i++) {
-        HSC_FAIL_IF(
-            d->layers[i].attn_scale != scale, HSC_EUNSUPPORTED,
-            "%s: the scale of its attention scores in layer L%d is not 1/sqrt(%d), which cannot be told in GGUF", c->in,
-            i, d->config.d_head);
-        HSC_FAIL_IF(d->layers[i].attn_cap > 0 || d->layers[i].window > 0, HSC_EUNSUPPORTED,
-                    "%s: a window or a cap of attention in layer L%d cannot be told in GGUF", c->in, i);
-        HSC_FAIL_IF(d->layers[i].rope.scaled, HSC_EUNSUPPORTED,
-                    "%s: scaled rotary positions are not converted between folders and GGUF", c->in);
-    }
+    int every = c->family->windows;
+    if (every == 0) return window == 0;
+    return window == (every == 1 || (layer + 1) % every ? window_of(d) : 0);
+}
+
+/* What a family's reader takes for granted must be so, for there is no key to say otherwise. */
+static hsc_status check_family(const hsc__convert *c, hsc_error *err)
+{
+    const hsc__desc *d = &c->model->desc;
+    HSC_FAIL_IF(is_gemma(c) && window_of(d) == 0, HSC_EUNSUPPORTED,
+                "%s: a Gemma without a window cannot be told in GGUF", c->in);
+    HSC_FAIL_IF(is_family(c, "gemma2") && !(d->layers[0].attn_cap > 0 && d->logit_cap > 0), HSC_EUNSUPPORTED,
+                "%s: a Gemma 2 without its soft caps cannot be told in GGUF", c->in);
+    HSC_FAIL_IF(is_family(c, "gemma2") && !d->config.tied, HSC_EUNSUPPORTED,
+                "%s: a Gemma 2 with an output matrix of its own cannot be told in GGUF", c->in);
+    HSC_FAIL_IF(is_family(c, "gptneox") && !d->layers[0].w_q.bias, HSC_EUNSUPPORTED,
+                "%s: a GPT-NeoX without biases of attention cannot be told in GGUF", c->in);
+    if (is_family(c, "phi3") && window_of(d))
+        hsc__convert_note(c, "llama.cpp looks past the window of a Phi-3: there, texts of more than %d tokens differ",
+                          window_of(d));
     return HSC_OK;
 }
 
-/* rope_theta of config.json, wherever it stands; the model was opened with it, so its place and kind are sound. */
-static double rope_theta(const json_t *config)
+static hsc_status check_says_all(const hsc__convert *c, hsc_error *err)
 {
-    const json_t *rope = json_object_get(config, "rope_parameters");
-    const json_t *theta = json_object_get(json_is_object(rope) ? rope : config, "rope_theta");
-    if (!json_is_number(theta)) theta = json_object_get(config, "rope_theta");
-    return json_is_number(theta) ? json_number_value(theta) : 10000;
+    const hsc__desc *d = &c->model->desc;
+    float scale = told_scale(c), cap = is_family(c, "gemma2") ? d->layers[0].attn_cap : 0;
+    HSC_FAIL_IF(d->act != c->family->act, HSC_EUNSUPPORTED,
+                "%s: the activation of this model cannot be told in GGUF, where %s has one of its own", c->in,
+                d->config.arch);
+    for (int i = 0; i < d->config.n_layers; i++) {
+        const hsc__layer *l = &d->layers[i];
+        HSC_FAIL_IF(l->attn_scale != scale, HSC_EUNSUPPORTED,
+                    "%s: the scale of its attention scores in layer L%d is not that of heads %d wide, which cannot be "
+                    "told in GGUF",
+                    c->in, i, d->config.d_head);
+        HSC_FAIL_IF(l->attn_cap != cap || !told_window(c, i, l->window), HSC_EUNSUPPORTED,
+                    "%s: the window or the cap of attention in layer L%d cannot be told in GGUF", c->in, i);
+        HSC_FAIL_IF(l->rope.scaled, HSC_EUNSUPPORTED,
+                    "%s: scaled rotary positions are not converted between folders and GGUF", c->in);
+    }
+    return check_family(c, err);
+}
+
+/* The base of a rotation in config.json, wherever it stands; the model was opened with it, so its place and kind are
+ * sound. `kind` is that of the layers that have it, where there are two. */
+static double rope_theta(const json_t *config, const char *kind, const char *field, double fallback)
+{
+    const json_t *rope = json_object_get(config, "rope_parameters"), *nested = json_object_get(rope, kind);
+    const json_t *theta = json_object_get(nested ? nested : rope, "rope_theta");
+    if (!json_is_number(theta)) theta = json_object_get(config, field);
+    return json_is_number(theta) ? json_number_value(theta) : fallback;
+}
+
+static void put_rope(const hsc__convert *c, hsc__gguf_writer *w)
+{
+    bool neox = is_family(c, "gptneox"), gemma3 = is_family(c, "gemma3");
+    double theta =
+        rope_theta(c->config, "full_attention", neox ? "rotary_emb_base" : "rope_theta", gemma3 ? 1e6 : 10000);
+    put_key(c, w, "rope.dimension_count", 2 * (uint32_t)c->model->desc.layers[0].rope.half);
+    put_real(c, w, "rope.freq_base", (float)theta);
+    if (gemma3)
+        put_real(c, w, "rope.freq_base_swa",
+                 (float)rope_theta(c->config, "sliding_attention", "rope_local_base_freq", 10000));
 }
 
 static void put_llama(const hsc__convert *c, hsc__gguf_writer *w)
 {
-    const hsc_config *config = &c->model->desc.config;
-    put_key(c, w, "attention.head_count_kv", (uint32_t)config->n_kv_heads);
-    put_key(c, w, "attention.key_length", (uint32_t)config->d_head);
-    put_key(c, w, "attention.value_length", (uint32_t)config->d_head);
-    put_key(c, w, "rope.dimension_count", (uint32_t)config->d_head);
-    put_real(c, w, "rope.freq_base", (float)rope_theta(c->config));
-    put_real(c, w, "attention.layer_norm_rms_epsilon", c->model->desc.norm_eps);
+    const hsc__desc *d = &c->model->desc;
+    put_key(c, w, "attention.head_count_kv", (uint32_t)d->config.n_kv_heads);
+    put_key(c, w, "attention.key_length", (uint32_t)d->config.d_head);
+    put_key(c, w, "attention.value_length", (uint32_t)d->config.d_head);
+    put_real(c, w, "attention.layer_norm_rms_epsilon", d->norm_eps);
+    if (window_of(d)) put_key(c, w, "attention.sliding_window", (uint32_t)window_of(d));
+    if (d->layers[0].attn_cap > 0) put_real(c, w, "attn_logit_softcapping", d->layers[0].attn_cap);
+    if (d->logit_cap > 0) put_real(c, w, "final_logit_softcapping", d->logit_cap);
 }
 
 hsc_status hsc__convert_put_metadata(hsc__convert *c, hsc__gguf_writer *w, hsc_error *err)
 {
     const hsc_config *config = &c->model->desc.config;
-    const char *arch = gguf_arch(c);
-    HSC_TRY(check_says_all(c, is_gpt2(c) ? HSC__ACT_GELU_TANH : HSC__ACT_SILU, err));
+    const char *arch = c->family->gguf;
+    char key[64];
+    HSC_TRY(check_says_all(c, err));
     hsc__gguf_put_string(w, "general.architecture", arch, strlen(arch));
     hsc__gguf_put_string(w, "general.type", "model", 5);
     hsc__gguf_put_string(w, "general.name", config->name, strlen(config->name));
@@ -134,8 +198,11 @@ hsc_status hsc__convert_put_metadata(hsc__convert *c, hsc__gguf_writer *w, hsc_e
     put_key(c, w, "block_count", (uint32_t)config->n_layers);
     put_key(c, w, "feed_forward_length", (uint32_t)config->d_mlp);
     put_key(c, w, "attention.head_count", (uint32_t)config->n_heads);
-    if (!is_gpt2(c)) put_llama(c, w);
-    else put_real(c, w, "attention.layer_norm_epsilon", c->model->desc.norm_eps);
+    if (is_plain(c)) put_real(c, w, "attention.layer_norm_epsilon", c->model->desc.norm_eps);
+    else put_llama(c, w);
+    if (config->is_rotary) put_rope(c, w);
+    snprintf(key, sizeof key, "%s.use_parallel_residual", arch);
+    if (is_family(c, "gptneox")) hsc__gguf_put_bool(w, key, c->model->desc.parallel);
     return HSC_OK;
 }
 
@@ -189,18 +256,71 @@ static int add_gpt2(json_t *o, const hsc__desc *d)
            set(o, "layer_norm_epsilon", short_real((double)d->norm_eps));
 }
 
-static int add_llama(json_t *o, const hsc__desc *d, double theta)
+static int add_llama(json_t *o, const hsc__desc *d)
 {
     const hsc_config *c = &d->config;
     return set_int(o, "hidden_size", c->d_model) | set_int(o, "num_hidden_layers", c->n_layers) |
            set_int(o, "num_attention_heads", c->n_heads) | set_int(o, "num_key_value_heads", c->n_kv_heads) |
            set_int(o, "head_dim", c->d_head) | set_int(o, "intermediate_size", c->d_mlp) |
-           set_int(o, "max_position_embeddings", c->n_ctx) | set(o, "hidden_act", json_string("silu")) |
-           set(o, "rms_norm_eps", short_real((double)d->norm_eps)) | set(o, "rope_theta", short_real(theta)) |
-           set(o, "rope_parameters", json_pack("{s:s, s:o}", "rope_type", "default", "rope_theta", short_real(theta))) |
+           set_int(o, "max_position_embeddings", c->n_ctx) | set(o, "rms_norm_eps", short_real((double)d->norm_eps)) |
            set(o, "attention_bias", json_boolean(d->layers[0].w_q.bias != NULL)) |
            set(o, "mlp_bias", json_boolean(d->layers[0].w_in.bias != NULL)) |
            (strncmp(c->arch, "qwen", 4) == 0 ? set(o, "use_sliding_window", json_false()) : 0);
+}
+
+static int add_neox(json_t *o, const hsc__desc *d, double theta)
+{
+    const hsc_config *c = &d->config;
+    return set_int(o, "hidden_size", c->d_model) | set_int(o, "num_hidden_layers", c->n_layers) |
+           set_int(o, "num_attention_heads", c->n_heads) | set_int(o, "intermediate_size", c->d_mlp) |
+           set_int(o, "max_position_embeddings", c->n_ctx) | set(o, "hidden_act", json_string("gelu")) |
+           set(o, "layer_norm_eps", short_real((double)d->norm_eps)) |
+           set(o, "use_parallel_residual", json_boolean(d->parallel)) | set(o, "attention_bias", json_true()) |
+           set(o, "rotary_pct", json_real(2.0 * d->layers[0].rope.half / c->d_head)) |
+           set(o, "rotary_emb_base", short_real(theta));
+}
+
+static json_t *rope_object(const hsc__desc *d, double theta)
+{
+    json_t *o = json_pack("{s:s, s:o}", "rope_type", "default", "rope_theta", short_real(theta));
+    double share = 2.0 * d->layers[0].rope.half / d->config.d_head;
+    if (share < 1) json_object_set_new(o, "partial_rotary_factor", json_real(share));
+    return o;
+}
+
+/* Windows, a word a layer. */
+static int add_windows(json_t *o, const hsc__desc *d)
+{
+    json_t *kinds = json_array();
+    for (int i = 0; i < d->config.n_layers; i++)
+        json_array_append_new(kinds, json_string(d->layers[i].window ? "sliding_attention" : "full_attention"));
+    return set_int(o, "sliding_window", window_of(d)) | set(o, "layer_types", kinds);
+}
+
+static int add_gemma(json_t *o, const hsc__convert *c, double theta, double local)
+{
+    const hsc__desc *d = &c->model->desc;
+    double scale = (double)told_scale(c);
+    bool third = is_family(c, "gemma3");
+    json_t *rope = rope_object(d, theta);
+    if (third) rope = json_pack("{s:o, s:o}", "full_attention", rope, "sliding_attention", rope_object(d, local));
+    return add_windows(o, d) | set(o, "hidden_activation", json_string("gelu_pytorch_tanh")) |
+           set_int(o, "query_pre_attn_scalar", (int)lround(1 / (scale * scale))) |
+           set(o, "attn_logit_softcapping", third ? json_null() : short_real((double)d->layers[0].attn_cap)) |
+           set(o, "final_logit_softcapping", d->logit_cap > 0 ? short_real((double)d->logit_cap) : json_null()) |
+           (third ? set(o, "rope_local_base_freq", short_real(local)) : 0) | set(o, "rope_theta", short_real(theta)) |
+           set(o, "rope_parameters", rope);
+}
+
+/* Llama's shape and Phi-3's: one rotation, silu. */
+static int add_silu(json_t *o, const hsc__convert *c, double theta)
+{
+    const hsc__desc *d = &c->model->desc;
+    int failed = set(o, "hidden_act", json_string("silu")) | set(o, "rope_theta", short_real(theta)) |
+                 set(o, "rope_parameters", rope_object(d, theta));
+    if (!is_family(c, "phi3")) return failed;
+    return failed | set_int(o, "original_max_position_embeddings", d->config.n_ctx) |
+           set(o, "sliding_window", window_of(d) ? json_integer(window_of(d)) : json_null());
 }
 
 /* transformers gives all of these biases or none; of Qwen 2 always those of q, k and v, and never that of the output.
@@ -254,22 +374,23 @@ static hsc_status copy_config(hsc__convert *c, json_t *o, hsc_error *err)
 static hsc_status make_config(hsc__convert *c, json_t *o, hsc_error *err)
 {
     const hsc__desc *d = &c->model->desc;
-    static const char *const classes[][2] = {{"gpt2", "GPT2LMHeadModel"},
-                                             {"llama", "LlamaForCausalLM"},
-                                             {"qwen2", "Qwen2ForCausalLM"},
-                                             {"qwen3", "Qwen3ForCausalLM"}};
-    const char *class = classes[0][1];
     char key[64];
-    double theta;
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-        if (strcmp(d->config.arch, classes[i][0]) == 0) class = classes[i][1];
-    snprintf(key, sizeof key, "%s.rope.freq_base", d->config.arch);
+    double theta, local;
+    snprintf(key, sizeof key, "%s.rope.freq_base", c->family->gguf);
     HSC_TRY(hsc__gguf_get_double(c->gguf, key, 10000, &theta, err));
-    if (!is_gpt2(c)) HSC_TRY(check_biases(c, err));
-    HSC_FAIL_IF(d->layers[0].rope.scaled || d->layers[0].window > 0, HSC_EUNSUPPORTED,
-                "%s: scaled rotary positions and sliding windows are not converted between folders and GGUF", c->in);
-    int failed = set(o, "architectures", json_pack("[s]", class)) | set(o, "model_type", json_string(d->config.arch));
-    failed |= is_gpt2(c) ? add_gpt2(o, d) : add_llama(o, d, theta);
+    snprintf(key, sizeof key, "%s.rope.freq_base_swa", c->family->gguf);
+    HSC_TRY(hsc__gguf_get_double(c->gguf, key, 10000, &local, err));
+    if (!is_plain(c)) HSC_TRY(check_biases(c, err));
+    HSC_FAIL_IF(d->layers[0].rope.scaled || (window_of(d) && !c->family->windows), HSC_EUNSUPPORTED,
+                "%s: scaled rotary positions, and sliding windows of %s, are not converted between folders and GGUF",
+                c->in, d->config.arch);
+    int failed = set(o, "architectures", json_pack("[s]", c->family->class)) |
+                 set(o, "model_type", json_string(c->family->folder));
+    if (!is_plain(c)) failed |= add_llama(o, d);
+    failed |= is_family(c, "gpt2")      ? add_gpt2(o, d)
+              : is_family(c, "gptneox") ? add_neox(o, d, theta)
+              : is_gemma(c)             ? add_gemma(o, c, theta, local)
+                                        : add_silu(o, c, theta);
     failed |= set_int(o, "vocab_size", d->config.d_vocab) |
               set(o, "tie_word_embeddings", json_boolean(d->config.tied)) |
               set(o, "torch_dtype", json_string(torch_type(main_type(c))));

@@ -49,26 +49,71 @@ static const hsc__name_rule qwen[] = {
     {"blk.%d.ffn_down", "layers.%d.mlp.down_proj", HSC__AS_STORED, false},
 };
 
-/* A family's rules and what its names in a folder begin with; the output matrix has no such beginning. */
-struct hsc__family {
-    const char *arch, *prefix;
-    const hsc__name_rule *rules;
-    size_t n_rules;
+static const hsc__name_rule phi3[] = {
+    {"token_embd", "embed_tokens", HSC__AS_STORED, false},
+    {"output_norm", "norm", HSC__AS_STORED, false},
+    {"output", "lm_head", HSC__AS_STORED, false},
+    {"blk.%d.attn_norm", "layers.%d.input_layernorm", HSC__AS_STORED, false},
+    {"blk.%d.attn_qkv", "layers.%d.self_attn.qkv_proj", HSC__AS_STORED, false},
+    {"blk.%d.attn_output", "layers.%d.self_attn.o_proj", HSC__AS_STORED, false},
+    {"blk.%d.ffn_norm", "layers.%d.post_attention_layernorm", HSC__AS_STORED, false},
+    {"blk.%d.ffn_up", "layers.%d.mlp.gate_up_proj", HSC__AS_STORED, false},
+    {"blk.%d.ffn_down", "layers.%d.mlp.down_proj", HSC__AS_STORED, false},
 };
 
-static const struct hsc__family families[] = {
-    {"gpt2", "transformer.", gpt2, sizeof gpt2 / sizeof *gpt2},
-    {"llama", "model.", llama, sizeof llama / sizeof *llama},
-    {"mistral", "model.", llama, sizeof llama / sizeof *llama},
-    {"qwen2", "model.", qwen, sizeof qwen / sizeof *qwen},
-    {"qwen3", "model.", qwen, sizeof qwen / sizeof *qwen},
+/* Gains are stored less 1 in a folder. Gemma 2 has no norms of q and k. */
+static const hsc__name_rule gemma[] = {
+    {"token_embd", "embed_tokens", HSC__AS_STORED, false},
+    {"output_norm", "norm", HSC__ONE_MORE, false},
+    {"output", "lm_head", HSC__AS_STORED, false},
+    {"blk.%d.attn_norm", "layers.%d.input_layernorm", HSC__ONE_MORE, false},
+    {"blk.%d.attn_q", "layers.%d.self_attn.q_proj", HSC__AS_STORED, false},
+    {"blk.%d.attn_k", "layers.%d.self_attn.k_proj", HSC__AS_STORED, false},
+    {"blk.%d.attn_v", "layers.%d.self_attn.v_proj", HSC__AS_STORED, false},
+    {"blk.%d.attn_q_norm", "layers.%d.self_attn.q_norm", HSC__ONE_MORE, false},
+    {"blk.%d.attn_k_norm", "layers.%d.self_attn.k_norm", HSC__ONE_MORE, false},
+    {"blk.%d.attn_output", "layers.%d.self_attn.o_proj", HSC__AS_STORED, false},
+    {"blk.%d.post_attention_norm", "layers.%d.post_attention_layernorm", HSC__ONE_MORE, false},
+    {"blk.%d.ffn_norm", "layers.%d.pre_feedforward_layernorm", HSC__ONE_MORE, false},
+    {"blk.%d.ffn_gate", "layers.%d.mlp.gate_proj", HSC__AS_STORED, false},
+    {"blk.%d.ffn_up", "layers.%d.mlp.up_proj", HSC__AS_STORED, false},
+    {"blk.%d.ffn_down", "layers.%d.mlp.down_proj", HSC__AS_STORED, false},
+    {"blk.%d.post_ffw_norm", "layers.%d.post_feedforward_layernorm", HSC__ONE_MORE, false},
+};
+
+static const hsc__name_rule gptneox[] = {
+    {"token_embd", "embed_in", HSC__AS_STORED, false},
+    {"output_norm", "final_layer_norm", HSC__AS_STORED, false},
+    {"output", "embed_out", HSC__AS_STORED, false},
+    {"output", "lm_head", HSC__AS_STORED, false},
+    {"blk.%d.attn_norm", "layers.%d.input_layernorm", HSC__AS_STORED, false},
+    {"blk.%d.attn_qkv", "layers.%d.attention.query_key_value", HSC__PARTED, false},
+    {"blk.%d.attn_output", "layers.%d.attention.dense", HSC__AS_STORED, false},
+    {"blk.%d.ffn_norm", "layers.%d.post_attention_layernorm", HSC__AS_STORED, false},
+    {"blk.%d.ffn_up", "layers.%d.mlp.dense_h_to_4h", HSC__AS_STORED, false},
+    {"blk.%d.ffn_down", "layers.%d.mlp.dense_4h_to_h", HSC__AS_STORED, false},
+};
+
+#define RULES(list) list, sizeof list / sizeof *list
+
+/* Of two families with one name in GGUF the first is what such a file becomes. */
+static const hsc__family families[] = {
+    {"gpt2", "gpt2", "GPT2LMHeadModel", "transformer.", RULES(gpt2), HSC__ACT_GELU_TANH, 0},
+    {"llama", "llama", "LlamaForCausalLM", "model.", RULES(llama), HSC__ACT_SILU, 0},
+    {"mistral", "llama", "MistralForCausalLM", "model.", RULES(llama), HSC__ACT_SILU, 0},
+    {"qwen2", "qwen2", "Qwen2ForCausalLM", "model.", RULES(qwen), HSC__ACT_SILU, 0},
+    {"qwen3", "qwen3", "Qwen3ForCausalLM", "model.", RULES(qwen), HSC__ACT_SILU, 0},
+    {"phi3", "phi3", "Phi3ForCausalLM", "model.", RULES(phi3), HSC__ACT_SILU, 1},
+    {"gemma2", "gemma2", "Gemma2ForCausalLM", "model.", RULES(gemma), HSC__ACT_GELU_TANH, 2},
+    {"gemma3_text", "gemma3", "Gemma3ForCausalLM", "model.", RULES(gemma), HSC__ACT_GELU_TANH, 6},
+    {"gpt_neox", "gptneox", "GPTNeoXForCausalLM", "gpt_neox.", RULES(gptneox), HSC__ACT_GELU, 0},
 };
 
 hsc_status hsc__convert_find_family(hsc__convert *c, hsc_error *err)
 {
     const char *arch = c->model->desc.config.arch;
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
-        if (strcmp(families[i].arch, arch) == 0) c->family = &families[i];
+    for (size_t i = 0; i < sizeof families / sizeof *families && !c->family; i++) {
+        if (strcmp(c->to_gguf ? families[i].folder : families[i].gguf, arch) == 0) c->family = &families[i];
     }
     HSC_FAIL_IF(!c->family, HSC_EUNSUPPORTED,
                 "%s: models of architecture \"%s\" are not converted between folders "
@@ -121,7 +166,7 @@ const char *hsc__convert_name(hsc__convert *c, const char *name, const hsc__name
         const hsc__name_rule *r = &c->family->rules[i];
         if (!match(c->to_gguf ? r->folder : r->gguf, stem, (size_t)(end - stem), &layer)) continue;
         hsc__string text = {0};
-        if (!c->to_gguf && strcmp(r->folder, "lm_head") != 0) hsc__string_text(&text, prefix);
+        if (!c->to_gguf && strcmp(r->gguf, "output") != 0) hsc__string_text(&text, prefix);
         fill(&text, c->to_gguf ? r->gguf : r->folder, layer);
         hsc__string_text(&text, end);
         *rule = r;

@@ -99,6 +99,18 @@ static bool is_shared_head(const hsc__convert *c, const char *name)
     return c->to_gguf && strcmp(name, "output.weight") == 0 && c->model->desc.config.tied;
 }
 
+/* A rule's arrangement, which it says on the way to GGUF. */
+static hsc__how way(const hsc__convert *c, hsc__how how)
+{
+    if (c->to_gguf) return how;
+    switch (how) {
+    case HSC__PAIRED: return HSC__UNPAIRED;
+    case HSC__PARTED: return HSC__JOINED;
+    case HSC__ONE_MORE: return HSC__ONE_LESS;
+    default: return how;
+    }
+}
+
 /* Name and arrangement on the other side; *known false when the architecture has no such tensor. */
 static hsc_status rename_item(hsc__convert *c, hsc__item *item, bool *known, hsc_error *err)
 {
@@ -110,13 +122,12 @@ static hsc_status rename_item(hsc__convert *c, hsc__item *item, bool *known, hsc
     *known = item->name != NULL;
     if (*known && is_shared_head(c, item->name)) item->name = "token_embd.weight";
     if (!*known || rule->how == HSC__AS_STORED || (rule->how == HSC__TURNED && item->n_dims != 2)) return HSC_OK;
-    item->how = rule->how;
+    item->how = way(c, rule->how);
     if (rule->how == HSC__TURNED) {
         item->shape[0] = item->from->shape[1];
         item->shape[1] = item->from->shape[0];
         return HSC_OK;
     }
-    if (!c->to_gguf) item->how = HSC__UNPAIRED;
     item->n_heads = rule->is_key ? config->n_kv_heads : config->n_heads;
     return HSC_OK;
 }
