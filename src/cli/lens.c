@@ -283,7 +283,8 @@ static hsc_status add_text(const job *j, hsc__string *out, hsc_error *err)
     for (int i = 0; i < j->v->words.n; i++) {
         hsc__string word = {0};
         hsc__add_word(&word, &j->r.opened, j->words[i]);
-        if (!word.failed) hsc__string_printf(out, "  %13s", word.data);
+        int cells = word.failed ? 0 : hsc__text_cells(word.data, word.n);
+        if (!word.failed) hsc__string_printf(out, "  %*s%s", cells < 13 ? 13 - cells : 0, "", word.data);
         hsc__string_free(&word);
     }
     hsc__string_text(out, "\n");

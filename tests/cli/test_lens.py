@@ -37,6 +37,15 @@ class Lens(ProgramTest):
         self.assertGreater((self.folder / "a.svg").stat().st_size, 1000)
         self.assertEqual(text, self.good("lens", "-m", STORIES, TEXT, "--pos", "2", "--by", "kl", "-t", "3"))
 
+    def test_columns(self):
+        """A word's name ends where its numbers end, counted in characters, not in bytes."""
+        lines = self.good("lens", "-m", STORIES, TEXT, "--word", "#502", "--word", "#300").splitlines()
+        head = next(line for line in lines if line.startswith("after "))
+        row = next(line for line in lines if line.startswith("embedding "))
+        end = head.index("'\u00e2'") + 3
+        self.assertTrue(row[end - 1].isdigit(), (head, row))
+        self.assertEqual(row[end], " ")
+
     def test_pairs(self):
         lines = [{"id": "p-0-0", "prompt": "Lily and Tom ran. Tom gave a ball to", "io": "Lily", "s": "Tom"},
                  {"id": "p-0-1", "prompt": "Lily and Tom ran. Lily gave a ball to", "io": "Tom", "s": "Lily"},
