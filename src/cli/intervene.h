@@ -115,7 +115,7 @@ bool hsc__same_prompt(const hsc_pair *pair);
 
 void hsc__items_drop_last(hsc__items *items);
 hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err);
-/* "over 20 texts in 10 clusters; 1 lines left out: line 3 (why)", a line; and the left-out lines as JSON. */
+/* "over 20 texts in 10 clusters; 1 line left out: line 3 (why)", a line; and the left-out lines as JSON. */
 void hsc__items_describe(hsc__string *out, const hsc__items *items, int n_clusters);
 json_t *hsc__items_json_skipped(const hsc__items *items);
 
