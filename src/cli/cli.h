@@ -124,6 +124,7 @@ typedef struct hsc__command {
     const char *examples;   /* shown as they stand, each line indented by two blanks */
     int min_args, max_args; /* positional arguments */
     const char *missing;    /* said when there are fewer: "the text to look at is missing" */
+    bool of_encoder;        /* of such models it looks at the encoder alone, which is told */
     bool encoder_decoders;  /* it runs models that read a source and write a target; the others refuse them */
 } hsc__command;
 

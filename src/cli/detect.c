@@ -42,13 +42,16 @@ static const hsc__command command = {
         "that "
         "come twice; without CORPUS everything is.\n"
         "A score says where a head looks, not what it is for: docs/detectors.md defines each one. Intervals are over "
-        "windows, or over sequences for induction.",
+        "windows, or over sequences for induction.\n"
+        "Of an encoder-decoder (T5, BART, Marian) the encoder reads the windows, and its heads are described.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope detect -m SmolLM2.gguf\n"
                 "headscope detect -m SmolLM2.gguf book.txt --by previous --tl\n"
                 "headscope detect -m gpt2 book.txt --bos \"<|endoftext|>\" --csv",
     .max_args = 1,
+    .encoder_decoders = true,
+    .of_encoder = true,
 };
 
 int hsc__detect_check(const hsc__command *of, const hsc__detect_options *o)

@@ -284,6 +284,7 @@ json_t *hsc__detect_json(const hsc__detect *detect)
 {
     json_t *root = json_object(), *heads = json_array();
     json_object_set_new(root, "model", hsc__json_model(&detect->opened));
+    if (hsc_model_encoder(detect->opened.model)) json_object_set_new(root, "side", json_string("encoder"));
     hsc__json_set_pass(root, &detect->options->pass, detect->opened.model);
     hsc__json_set_where(root, detect);
     for (int h = 0; h < detect->n_heads; h++) json_array_append_new(heads, json_head(detect, h));

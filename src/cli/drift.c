@@ -27,7 +27,7 @@ static const hsc__command command = {
         "How far do the patterns of every head differ between two files of one model, f32 and Q4 say? Both read the "
         "same windows of CORPUS, any text, or random tokens that come twice. A head's figure is the mean "
         "Jensen-Shannon distance of its rows: 0 the same, 1 nothing in common. Beside it stands what the detectors "
-        "say of the head in either file.",
+        "say of the head in either file. Of an encoder-decoder the encoders are compared.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope drift model.f32.gguf model.q4_1.gguf book.txt\n"
@@ -35,6 +35,8 @@ static const hsc__command command = {
     .min_args = 2,
     .max_args = 3,
     .missing = "two files of a model are wanted",
+    .encoder_decoders = true,
+    .of_encoder = true,
 };
 
 typedef struct comparison {

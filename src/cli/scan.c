@@ -71,7 +71,9 @@ static const hsc__command command = {
         "PAIRS is JSONL (text, pronoun_span, cands, answer, twin) or marked text, a pair a line: The [a:animal] didn't "
         "cross the [b:street] because [q:it] was too {tired|wide}. With the first word of { } the answer is a.\n"
         "A search over all heads finds something in noise too. Judge by p_fwer, and by what the head does on pairs "
-        "that did not choose it (--holdout, --cross, --confirm), beside a control (--control). docs/scan.md says more.",
+        "that did not choose it (--holdout, --cross, --confirm), beside a control (--control). docs/scan.md says "
+        "more.\n"
+        "Of an encoder-decoder (T5, BART, Marian) the encoder reads the sentences, and its heads are searched.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope scan -m MiniLM own_twins.jsonl --holdout 0.5\n"
@@ -81,6 +83,8 @@ static const hsc__command command = {
     .min_args = 1,
     .max_args = 1,
     .missing = "the file of sentence pairs is missing",
+    .encoder_decoders = true,
+    .of_encoder = true,
 };
 
 /* ------------------------------------------------------------------------------------------------------ arguments ----
@@ -241,7 +245,7 @@ const hsc_held_out *hsc__scan_held(const hsc__scan *scan, int head)
 static hsc_status run(hsc__scan *scan, hsc__scan_db **db, hsc_error *err)
 {
     const hsc__scan_options *o = scan->options;
-    const hsc_config *config = scan->opened.config;
+    const hsc_config *config = hsc__cli_reader(&scan->opened);
     HSC_FAIL_IF(o->head.given && (o->head.layer >= config->n_layers || o->head.head >= config->n_heads), HSC_EINVAL,
                 "there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d", o->head.layer,
                 o->head.head, config->n_layers - 1, config->n_heads - 1);

@@ -90,8 +90,8 @@ static hsc_status prepare_all(hsc__scan_db *d, hsc_error *err)
 
 static hsc_status open_all(hsc__scan_db *d, const hsc__scan *scan, const char *pairs_path, hsc_error *err)
 {
-    d->n_layers = scan->opened.config->n_layers;
-    d->n_heads = scan->opened.config->n_heads;
+    d->n_layers = hsc__cli_reader(&scan->opened)->n_layers;
+    d->n_heads = hsc__cli_reader(&scan->opened)->n_heads;
     HSC_TRY(hsc__db_open(&d->sql, scan->options->db, err));
     HSC_TRY(hsc__db_execute(&d->sql, "CREATE TEMP TABLE kept (pair TEXT PRIMARY KEY) WITHOUT ROWID", err));
     HSC_TRY(begin_run(d, scan, pairs_path, err));

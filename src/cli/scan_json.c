@@ -163,6 +163,7 @@ json_t *hsc__scan_json(const hsc__scan *scan)
 {
     const hsc__scan_options *o = scan->options;
     json_t *root = json_pack("{s:o}", "model", hsc__json_model(&scan->opened)), *heads = json_array();
+    if (hsc_model_encoder(scan->opened.model)) json_object_set_new(root, "side", json_string("encoder"));
     hsc__json_set_pass(root, &o->pass, scan->opened.model);
     set_run(root, scan);
     for (int i = 0; i < scan->n_heads; i++) json_array_append_new(heads, head(scan, scan->order[i]));

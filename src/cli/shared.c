@@ -59,7 +59,7 @@ int hsc__cli_open(const hsc__command *command, const char *model, int dtype, boo
         hsc__cli_error(
             "%s: %s is an encoder-decoder (%s): it reads one text and writes another, which %s has no place for",
             command->name, wanted_model(model), hsc_model_config(out->model)->arch, command->name);
-        hsc__cli_hint("'headscope look', 'run', 'ablate', 'patch', 'generate', 'score', 'embed', 'info' do");
+        hsc__cli_hint("'headscope info', 'look', 'run', 'scan', 'detect', 'ablate', 'patch', 'score', 'embed' do");
         hsc__cli_close(out);
         return HSC__EXIT_FAILED;
     }
@@ -68,8 +68,16 @@ int hsc__cli_open(const hsc__command *command, const char *model, int dtype, boo
     out->name = strcmp(typed, out->path) == 0 ? out->config->name : typed;
     for (size_t i = 0; notes && hsc_model_warning(out->model, i); i++)
         hsc__cli_note("%s", hsc_model_warning(out->model, i));
+    if (notes && command->of_encoder && hsc_model_encoder(out->model))
+        hsc__cli_note("%s is an encoder-decoder: these are the heads of its encoder", out->name);
     if (notes && dtype) note_recast(out->model, hsc_dtype_name(dtypes[dtype]));
     return HSC__CLI_GO_ON;
+}
+
+const hsc_config *hsc__cli_reader(const hsc__opened *opened)
+{
+    const hsc_config *encoder = hsc_model_encoder(opened->model);
+    return encoder ? encoder : opened->config;
 }
 
 void hsc__cli_close(hsc__opened *opened)

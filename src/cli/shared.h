@@ -22,6 +22,8 @@ typedef struct hsc__opened {
 /* Opens the model; what it remarks while opening is said as notes when `notes` is set, and what it cost to convert its
  * weights. `dtype` is hsc__pass_options's. */
 int hsc__cli_open(const hsc__command *command, const char *model, int dtype, bool notes, hsc__opened *out);
+/* The stack that reads a text by itself: an encoder-decoder's encoder. */
+const hsc_config *hsc__cli_reader(const hsc__opened *opened);
 void hsc__cli_close(hsc__opened *opened);
 
 /* Bytes that patterns may take: n x n weights can outgrow the machine, and a message is better than the system's

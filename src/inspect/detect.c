@@ -3,6 +3,7 @@
  * and the text have a pile of results each.
  */
 #include "inspect/detect.h"
+#include "inspect/texts.h"
 
 #include "base/status.h"
 
@@ -38,7 +39,7 @@ hsc_status hsc_detect_run(hsc_detect **out, const hsc_model *model, const char *
     hsc_detect *detect = hsc__calloc(1, sizeof *detect);
     if (!detect) return hsc__fail_memory(err, sizeof *detect, "the detectors");
     detect->options = options ? *options : defaults;
-    detect->config = hsc_model_config(model);
+    detect->config = hsc__texts_config(model);
     detect->n_heads = detect->config->n_layers * detect->config->n_heads;
     hsc_status status = hsc__detect_pass(detect, model, text, n, err);
     if (status == HSC_OK) *out = detect;

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "inspect/detect.h"
 #include "inspect/team.h"
+#include "inspect/texts.h"
 
 #include <math.h>
 #include <string.h>
@@ -340,7 +341,7 @@ static void free_room(pass *p)
 
 static hsc_status run_session(pass *p, hsc_error *err)
 {
-    hsc_observer observer = {.site = HSC_PATTERN, .layer = -1, .fn = take_rows, .user = p};
+    hsc_observer observer = {.site = hsc__texts_pattern(p->windows->model), .layer = -1, .fn = take_rows, .user = p};
     HSC_TRY(make_room(p, err));
     HSC_TRY(hsc_session_observe(p->session, &observer, err));
     return run_piles(p, err);

@@ -4,6 +4,7 @@
  */
 #include "base/status.h"
 #include "inspect/detect.h"
+#include "inspect/texts.h"
 
 #include <string.h>
 
@@ -48,8 +49,8 @@ static hsc_status find_added(hsc__windows *w, const hsc_detect_options *o, hsc_e
         HSC_TRY(status);
     }
     if (!o->with_bos || (w->n_before && w->before[0] == o->bos)) return HSC_OK;
-    HSC_FAIL_IF(o->bos < 0 || o->bos >= hsc_model_config(w->model)->d_vocab, HSC_EINVAL,
-                "bos is %d, the vocabulary has ids 0 to %d", o->bos, hsc_model_config(w->model)->d_vocab - 1);
+    HSC_FAIL_IF(o->bos < 0 || o->bos >= hsc__texts_config(w->model)->d_vocab, HSC_EINVAL,
+                "bos is %d, the vocabulary has ids 0 to %d", o->bos, hsc__texts_config(w->model)->d_vocab - 1);
     HSC_FAIL_IF(w->n_before == 8, HSC_EINVAL,
                 "the tokenizer adds %d tokens before a text, at most 7 leave room for bos", w->n_before);
     memmove(w->before + 1, w->before, (size_t)w->n_before * sizeof *w->before);
@@ -60,7 +61,7 @@ static hsc_status find_added(hsc__windows *w, const hsc_detect_options *o, hsc_e
 
 static hsc_status choose_random(hsc__windows *w, const hsc_detect_options *o, hsc_error *err)
 {
-    int d_vocab = hsc_model_config(w->model)->d_vocab, room = (w->most - w->n_before - w->n_after) / 2;
+    int d_vocab = hsc__texts_config(w->model)->d_vocab, room = (w->most - w->n_before - w->n_after) / 2;
     w->length = o->length ? o->length : LENGTH < room ? LENGTH : room;
     HSC_FAIL_IF(w->length < 2 || w->length > room, HSC_EINVAL,
                 "length is %d: a half of 2 to %d tokens fits a window twice", w->length, room);
@@ -85,7 +86,7 @@ static hsc_status check_options(const hsc_detect_options *o, hsc_error *err)
 hsc_status hsc__windows_open(hsc__windows *out, const hsc_model *model, const char *text, size_t n,
                              const hsc_detect_options *options, hsc_error *err)
 {
-    const hsc_config *config = hsc_model_config(model);
+    const hsc_config *config = hsc__texts_config(model);
     *out = (hsc__windows){.model = model,
                           .tokenizer = hsc_model_tokenizer(model, text ? err : NULL),
                           .text = text,
@@ -253,12 +254,12 @@ hsc_status hsc__windows_session(const hsc__windows *windows, const hsc_model *mo
     hsc_session_options session = options->session;
     session.max_tokens = windows->most;
     session.max_seqs = 1;
-    return hsc_session_new(out, model, &session, err);
+    return hsc__texts_session(out, model, &session, err);
 }
 
 hsc_status hsc__window_forward(hsc_session *session, const hsc__window *window, hsc_error *err)
 {
     hsc_session_reset(session);
-    return hsc_forward(session, &(hsc_batch){.ids = window->ids, .n_tokens = window->n, .logits = HSC_LOGITS_NONE},
-                       err);
+    return hsc__texts_forward(session,
+                              &(hsc_batch){.ids = window->ids, .n_tokens = window->n, .logits = HSC_LOGITS_NONE}, err);
 }

@@ -4,6 +4,7 @@
  */
 #include "base/status.h"
 #include "inspect/detect.h"
+#include "inspect/texts.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static hsc_status same_tokens(const hsc_tokenizer *x, const hsc_tokenizer *y, hs
 
 hsc_status hsc_drift_check(const hsc_model *a, const hsc_model *b, hsc_error *err)
 {
-    const hsc_config *x = hsc_model_config(a), *y = hsc_model_config(b);
+    const hsc_config *x = hsc__texts_config(a), *y = hsc__texts_config(b);
     const struct {
         const char *name;
         int first, second;
@@ -95,7 +96,7 @@ static hsc_status add_window(drift *d, hsc_drift *out, hsc_error *err)
     HSC_TRY(hsc__grow(&d->values, &d->capacity, ((size_t)d->n_windows + 1) * n_heads, sizeof *d->values, err));
     HSC_TRY(hsc__window_forward(d->a, &d->window, err));
     for (int layer = 0; layer < d->config->n_layers; layer++)
-        HSC_TRY(hsc_session_activation(d->a, HSC_PATTERN, layer, 0, &d->patterns[layer], err));
+        HSC_TRY(hsc_session_activation(d->a, hsc__texts_pattern(d->windows.model), layer, 0, &d->patterns[layer], err));
     HSC_TRY(hsc__window_forward(d->b, &d->window, err));
     for (int h = 0; h < d->n_heads; h++) {
         const double *rows = d->rows + (size_t)h * HSC_DETECT_WINDOW;
@@ -155,8 +156,8 @@ static hsc_status run(drift *d, const hsc_model *a, const hsc_model *b, hsc_drif
     if (!d->rows || !d->patterns) return hsc__fail_memory(err, n_rows * sizeof *d->rows, "the rows of a window");
     HSC_TRY(hsc__windows_session(&d->windows, a, d->options, &d->a, err));
     HSC_TRY(hsc__windows_session(&d->windows, b, d->options, &d->b, err));
-    hsc_record record = {.site = HSC_PATTERN, .layer = -1, .head = -1, .query = -1};
-    hsc_observer observer = {.site = HSC_PATTERN, .layer = -1, .fn = compare_rows, .user = d};
+    hsc_record record = {.site = hsc__texts_pattern(a), .layer = -1, .head = -1, .query = -1};
+    hsc_observer observer = {.site = hsc__texts_pattern(b), .layer = -1, .fn = compare_rows, .user = d};
     HSC_TRY(hsc_session_record(d->a, &record, err));
     HSC_TRY(hsc_session_observe(d->b, &observer, err));
     HSC_TRY(run_windows(d, out, err));
@@ -170,7 +171,7 @@ hsc_status hsc_drift_run(const hsc_model *a, const hsc_model *b, const char *tex
     HSC_TRY(hsc_drift_check(a, b, err));
     drift *d = hsc__calloc(1, sizeof *d);
     if (!d) return hsc__fail_memory(err, sizeof *d, "the comparison");
-    d->config = hsc_model_config(a);
+    d->config = hsc__texts_config(a);
     d->options = options ? options : &defaults;
     d->n_heads = d->config->n_layers * d->config->n_heads;
     memset(out, 0, (size_t)d->n_heads * sizeof *out);

@@ -1,5 +1,6 @@
 /* The scan as an object: prepared, loaded from the store or run, tabulated. What it holds is read-only afterwards. */
 #include "inspect/scan.h"
+#include "inspect/texts.h"
 
 #include "base/status.h"
 #include "inspect/team.h"
@@ -61,7 +62,7 @@ hsc_status hsc_scan_run(hsc_scan **out, const hsc_model *model, const hsc_pairs 
     scan->model = model;
     scan->source = pairs;
     scan->options = options ? *options : defaults;
-    scan->config = hsc_model_config(model);
+    scan->config = hsc__texts_config(model);
     scan->n_heads = scan->config->n_layers * scan->config->n_heads;
     hsc_status status = run(scan, err);
     if (status == HSC_OK) *out = scan;

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "inspect/scan.h"
 #include "inspect/team.h"
+#include "inspect/texts.h"
 
 #include <math.h>
 #include <string.h>
@@ -117,7 +118,7 @@ static hsc_status forward(batch *b, int n_seqs, const int *from, const int *to, 
         memcpy(b->ids + n, said_of(b, seq)->ids + from[seq], (size_t)b->lengths[seq] * sizeof *b->ids);
         n += b->lengths[seq];
     }
-    return hsc_forward(
+    return hsc__texts_forward(
         b->session,
         &(hsc_batch){
             .ids = b->ids, .n_tokens = n, .seq_lengths = b->lengths, .n_seqs = n_seqs, .logits = HSC_LOGITS_NONE},
@@ -158,7 +159,7 @@ static hsc_status run_batch(batch *b, hsc_error *err)
             from[k] = from[k + b->n] = b->shared[k];
         }
     }
-    hsc_observer observer = {.site = HSC_PATTERN, .layer = -1, .fn = take_rows, .user = b};
+    hsc_observer observer = {.site = hsc__texts_pattern(b->scan->model), .layer = -1, .fn = take_rows, .user = b};
     HSC_TRY(hsc_session_observe(b->session, &observer, err));
     HSC_TRY(forward(b, 2 * b->n, from, to, err));
     return keep_rows(b, err);
@@ -272,7 +273,7 @@ static hsc_status make_batch(batch *b, int *n_todo, hsc_error *err)
     hsc_session_options session = scan->options.session;
     session.max_tokens = longest;
     session.max_seqs = 2 * b->most_pairs;
-    return *n_todo ? hsc_session_new(&b->session, scan->model, &session, err) : HSC_OK;
+    return *n_todo ? hsc__texts_session(&b->session, scan->model, &session, err) : HSC_OK;
 }
 
 hsc_status hsc__scan_passes(hsc_scan *scan, hsc_error *err)

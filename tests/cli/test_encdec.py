@@ -167,6 +167,18 @@ class EncoderDecoder(ProgramTest):
         self.bad(1, "patch", "-m", self.model, "--pairs", "x", says=["not for"])
         self.bad(1, *patch, "--site", "rot_q", says=["has no site"])
 
+    def test_detect(self):
+        """The encoder's heads, by one layer of two; a window would be the decoder's."""
+        data = self.json("detect", "-m", self.model, "--sequences", "3", "--length", "8")
+        self.assertEqual((data["side"], [head["layer"] for head in data["heads"]]), ("encoder", [0, 0]))
+        for head in data["heads"]:  # tokens see later ones
+            self.assertGreater(head["scores"]["next"]["score"], 0)
+        refused = self.run_program("detect", "-m", self.model, "--sequences", "3", "--length", "8", "--window", "4")
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(b"a window is about its decoder", refused.stderr)
+        drift = self.json("drift", self.model, self.model, "--sequences", "2", "--length", "8")
+        self.assertEqual(len(drift["heads"]), 2)
+
     def test_info(self):
         info = self.json("info", "-m", self.model)
         self.assertEqual((info["config"]["n_layers"], info["encoder"]["n_layers"]), (2, 1))

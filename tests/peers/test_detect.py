@@ -39,6 +39,35 @@ def load(folder):
     return hooked
 
 
+def test_encoder():
+    """Of an encoder-decoder the encoder's heads: mean weights on the token before, itself and after, on the random
+    sequences."""
+    import encdec
+    import test_parity_encdec as parity
+    for seed, base in enumerate((parity.T5, parity.BART), start=1210):
+        with common.scratch() as folder:
+            config = checkpoints.configuration(base, **({} if base is parity.T5 else parity.UNEVEN))
+            model = encdec.make_model(config, seed)
+            sequences = list(draw(config["vocab_size"]))
+            encdec.calibrate(model, sequences[0][0].tolist(), [1, 2, 3], seed)
+            path = encdec.save(model, pathlib.Path(folder) / base["model_type"], config)
+            model = encdec.load(path)
+            done = common.headscope("detect", "-m", path, "--sequences", SEQUENCES, "--length", LENGTH, "--seed", SEED, "--json")
+            data = json.loads(done.stdout)
+            assert data["side"] == "encoder" and b"heads of its encoder" in done.stderr, done.stderr
+            offsets, want = {"previous": -1, "self": 0, "next": 1}, {}
+            for tokens in sequences:
+                with torch.no_grad():
+                    patterns = torch.stack(model.get_encoder()(tokens, output_attentions=True).attentions)[:, 0].double()
+                for name, offset in offsets.items():
+                    mean = torch.diagonal(patterns, offset, 2, 3)[..., offset >= 0 :].mean(-1)  # row 0 is left out
+                    want[name] = want.get(name, 0) + mean / SEQUENCES
+            worst = max(abs(head["scores"][name]["score"] - float(want[name][head["layer"], head["head"]]))
+                        for head in data["heads"] for name in offsets)
+            print(f"{base['model_type']}: {len(data['heads'])} heads, at most {worst:.1e} from transformers")
+            assert len(data["heads"]) == want["self"].numel() and worst < BAR
+
+
 def test_gpt2():
     common.require(importlib.util.find_spec("transformer_lens"), "TransformerLens is not here")
     from transformer_lens import head_detector
@@ -72,4 +101,5 @@ def test_gpt2():
             assert spread > 10 * BAR, "heads that are all alike show nothing"
 
 
-common.main(globals())
+if __name__ == "__main__":
+    common.main(globals())
