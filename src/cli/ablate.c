@@ -94,12 +94,12 @@ static const hsc__command command = {
     .examples = "headscope ablate -m gpt2 --metric \"logit: Mary - John\" \\\n"
                 "    \"When Mary and John went to the store, John gave a drink to\"\n"
                 "    every head in turn, with a map\n"
-                "headscope ablate -m gpt2 --pairs ioi.jsonl --heads L9H9,L9H6 --then all\n"
+                "headscope ablate -m gpt2 --pairs data/pairs/names.txt --heads L9H9,L9H6 --then all\n"
                 "    right answers with two heads off, and which heads then count for more\n"
                 "headscope ablate -m gpt2 --metric loss --file texts.txt --sweep mlp\n"
                 "    what each MLP is worth in nats a token\n"
-                "headscope ablate -m gpt2 --pairs ioi.jsonl --how mean --corpus texts.txt --plot a.png\n"
-                "    mean ablation, the map as a picture\n"
+                "headscope ablate -m gpt2 --pairs data/pairs/names.txt --how mean --corpus texts.txt\n"
+                "    mean ablation of every head\n"
                 "headscope ablate -m opus --metric loss \"Good day\" --target \"Guten Tag\" --side encoder\n"
                 "    which of the encoder's heads a translation needs",
     .min_args = 0,

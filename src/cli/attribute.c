@@ -59,7 +59,7 @@ static const hsc__command command = {
     .examples = "headscope attribute -m gpt2 --metric \"logit: Mary - John\" \\\n"
                 "    \"When Mary and John went to the store, John gave a drink to\" --sources\n"
                 "    which heads say Mary, and from which token\n"
-                "headscope attribute -m gpt2 --pairs ioi.jsonl --plot parts.png\n"
+                "headscope attribute -m gpt2 --pairs data/pairs/names.txt --plot parts.png\n"
                 "    the same over many texts, with intervals",
     .min_args = 0,
     .max_args = 1,

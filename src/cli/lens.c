@@ -61,7 +61,7 @@ static const hsc__command command = {
                 "    after which layer is it Paris?\n"
                 "headscope lens -m gpt2 \"...\" --by kl --plot lens.png\n"
                 "    all positions as a map\n"
-                "headscope lens -m gpt2 --pairs ioi.jsonl --plot lead.png\n"
+                "headscope lens -m gpt2 --pairs data/pairs/names.txt --plot lead.png\n"
                 "    after which layer does the right answer lead?",
     .min_args = 0,
     .max_args = 1,

@@ -26,7 +26,8 @@ static const hsc__option options[] = {
     HSC__OPTION_HEADING("Input, one of"),
     {"text", 0, HSC__OPT_TEXT, "TEXT", offsetof(values, text), 0, 0, "One text."},
     {"file", 'f', HSC__OPT_TEXT, "FILE", offsetof(values, file), 0, 0,
-     "A text a line, - for standard input; several lines run as packed sequences that do not see each other."},
+     "A text a line, - for standard input; several lines run as packed sequences that do not see each other. An empty "
+     "line is a text as well: what the tokenizer adds by itself, and an error where it adds nothing."},
     {"ids", 0, HSC__OPT_IDS, "IDS", offsetof(values, ids), 0, 0,
      "Token ids such as 1,2,3; the model needs no tokenizer."},
     {"segments", 0, HSC__OPT_IDS, "SEGMENTS", offsetof(values, segments), 0, 0,

@@ -76,7 +76,7 @@ static const hsc__command command = {
         "Of an encoder-decoder (T5, BART, Marian) the encoder reads the sentences, and its heads are searched.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
-    .examples = "headscope scan -m MiniLM own_twins.jsonl --holdout 0.5\n"
+    .examples = "headscope scan -m MiniLM data/pairs/pronoun.txt --holdout 0.5\n"
                 "headscope scan -m SmolLM2.gguf data/pairs/names.txt \\\n"
                 "    --control data/pairs/names.control.txt --cross 100\n"
                 "headscope scan -m SmolLM2.gguf pairs.txt --db scan.sqlite --plot heads.png",

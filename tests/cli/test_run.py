@@ -167,6 +167,16 @@ class Run(ProgramTest):
         for words in (["tokenize"], ["run", "--sites", "z", "-o", self.folder / "a.npz"], ["look"]):
             self.bad(1, *words, "-m", model, "--file", "/dev/zero", says=["memory"], preexec_fn=limit)
 
+    def test_an_empty_line_is_a_text(self):
+        """It gives what the tokenizer adds by itself, and is refused by number where that is nothing."""
+        path, out = self.folder / "lines", self.folder / "a.safetensors"
+        path.write_text("a\n\nb\n")
+        model = DATA / "models" / "tinystories-656k" / "tinystories-656k.f32.gguf"
+        words = ["run", "-m", model, "--file", path, "--sites", "z", "-o", out]
+        self.good(*words)
+        self.assertEqual(list(read_safetensors(out)["ids.seq1"].numbers), [1])  # BOS
+        self.bad(1, *words, "--no-special", says=["line 2", "empty"])
+
     def test_a_lone_carriage_return_is_text(self):
         model = DATA / "models" / "tinystories-656k" / "tinystories-656k.f32.gguf"
         lengths = []
