@@ -89,7 +89,7 @@ def test_random_checkpoints():
 
 def test_refused_by_name():
     """What is not converted between folders and GGUF is said by name, and nothing is written."""
-    cases = {"opt": make.OPT, "bloom": make.BLOOM, "bert": make.BERT, "roberta": make.ROBERTA, "distilbert": make.DISTILBERT,
+    cases = {"opt": make.OPT, "bloom": make.BLOOM, "roberta": make.ROBERTA, "distilbert": make.DISTILBERT,
              "modernbert": make.MODERNBERT}
     with scratch() as folder:
         for kind, base in cases.items():
@@ -103,6 +103,45 @@ def test_refused_by_name():
         source = make.write_folder(folder / "window", config, make.tensors_of(config, 3))
         said = headscope("convert", "-m", source, "-o", folder / "out.gguf", status=1).stderr.decode()
         assert "window" in said, said
+
+
+def test_encoders():
+    """BERT has no logits in GGUF: the last hidden states are the same bits from either container."""
+    with scratch() as folder:
+        for name, more in (("bert", {}), ("bert-segments", {"type_vocab_size": 3, "layer_norm_eps": 1e-5})):
+            config = make.configuration(make.BERT, architectures=["BertModel"], **more)
+            source = make.write_folder(folder / name, config, make.tensors_of(config, 3))
+            path = convert(source, folder / f"{name}.gguf", "--dtype", "f32")
+            back, ids = convert(path, folder / f"{name}-back"), make.token_ids(97, 20, 1)
+            want = run_sites(source, folder, ["ln_final"], ids=ids)["ln_final"]
+            for other in (path, back):
+                assert run_sites(other, folder, ["ln_final"], ids=ids)["ln_final"].tobytes() == want.tobytes(), other
+            with torch.no_grad():
+                model = make.open_with_transformers(back, add_pooling_layer=False)
+                assert_near(want, model(torch.tensor([ids])).last_hidden_state[0].numpy(), f"{name}: transformers, folder again")
+
+
+def test_minilm():
+    """The real encoder in llama.cpp, its tokenizer included; its gelu is tabulated, so the bar is that of 16 bits."""
+    require(importlib.util.find_spec("llama_cpp"), "llama_cpp is not installed")
+    import llama_cpp
+    with scratch() as folder:
+        source = common.minilm()
+        path = convert(source, folder / "minilm.gguf", "--dtype", "f32")
+        options = {"embedding": True, "n_ctx": 512, "n_threads": 2, "verbose": False}
+        peer = llama_cpp.Llama(str(path), pooling_type=llama_cpp.LLAMA_POOLING_TYPE_NONE, **options)
+        pooled = llama_cpp.Llama(str(path), **options)
+        for text in ("The animal didn't cross the street because it was too tired", "Na\u00efve unbelievability, 1234; \u65e5\u672c!"):
+            ids = json.loads(headscope("tokenize", "-m", source, "--json", text).stdout)["ids"]
+            assert peer.tokenize(text.encode(), add_bos=True, special=False) == ids, text
+            assert json.loads(headscope("tokenize", "-m", path, "--json", text).stdout)["ids"] == ids, text
+            want = run_sites(source, folder, ["ln_final"], ids=ids)["ln_final"]
+            assert run_sites(path, folder, ["ln_final"], ids=ids)["ln_final"].tobytes() == want.tobytes()
+            got, one = np.array(peer.embed(text)), np.array(pooled.embed(text, normalize=True))
+            ours = np.array(json.loads(headscope("embed", "-m", path, "--json", text).stdout)["texts"][0]["embedding"])
+            worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
+            print(f"MiniLM: llama.cpp's hidden states are {worst:.4f} away, its sentence {np.abs(ours - one).max():.4f}", flush=True)
+            assert worst <= LLAMA_CPP_BARS["f32"] and np.abs(ours - one).max() <= LLAMA_CPP_BARS["f32"]
 
 
 def test_smollm2_as_a_folder():

@@ -6,12 +6,13 @@
 #include "model/convert/convert.h"
 
 #include "base/dtype.h"
+#include "base/file.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUANTISATION_VERSION = 2 };
+enum { QUANTISATION_VERSION = 2, POOLING_LIMIT = 1 << 20 };
 
 /* general.file_type: what most matrices are, by llama.cpp's numbers. */
 static int file_type(hsc_dtype dtype)
@@ -61,7 +62,7 @@ static bool is_family(const hsc__convert *c, const char *gguf)
 /* Families with a LayerNorm and no key of a width for heads. */
 static bool is_plain(const hsc__convert *c)
 {
-    return is_family(c, "gpt2") || is_family(c, "gptneox");
+    return is_family(c, "gpt2") || is_family(c, "gptneox") || is_family(c, "bert");
 }
 
 static bool is_gemma(const hsc__convert *c)
@@ -121,6 +122,8 @@ static hsc_status check_family(const hsc__convert *c, hsc_error *err)
                 "%s: a Gemma 2 with an output matrix of its own cannot be told in GGUF", c->in);
     HSC_FAIL_IF(is_family(c, "gptneox") && !d->layers[0].w_q.bias, HSC_EUNSUPPORTED,
                 "%s: a GPT-NeoX without biases of attention cannot be told in GGUF", c->in);
+    HSC_FAIL_IF(is_family(c, "bert") && d->config.n_segments < 1, HSC_EUNSUPPORTED,
+                "%s: a BERT without segments cannot be told in GGUF", c->in);
     if (is_family(c, "phi3") && window_of(d))
         hsc__convert_note(c, "llama.cpp looks past the window of a Phi-3: there, texts of more than %d tokens differ",
                           window_of(d));
@@ -182,11 +185,39 @@ static void put_llama(const hsc__convert *c, hsc__gguf_writer *w)
     if (d->logit_cap > 0) put_real(c, w, "final_logit_softcapping", d->logit_cap);
 }
 
+static void put_flag(const hsc__convert *c, hsc__gguf_writer *w, const char *name, bool value)
+{
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", c->family->gguf, name);
+    hsc__gguf_put_bool(w, key, value);
+}
+
+/* How a sentence-transformers folder makes one vector of many, in GGUF's numbers; 0: it says nothing or another way. */
+static uint32_t pooling_of(const hsc__convert *c)
+{
+    json_t *config = NULL;
+    uint32_t kind = 0;
+    char *path = hsc__path_join(c->in, "1_Pooling/config.json");
+    if (path && hsc__json_load(&config, path, POOLING_LIMIT, NULL) == HSC_OK) {
+        if (json_is_true(json_object_get(config, "pooling_mode_mean_tokens"))) kind = 1;
+        else if (json_is_true(json_object_get(config, "pooling_mode_cls_token"))) kind = 2;
+    }
+    json_decref(config);
+    hsc__free(path);
+    return kind;
+}
+
+static void put_bert(const hsc__convert *c, hsc__gguf_writer *w)
+{
+    put_flag(c, w, "attention.causal", false);
+    if (pooling_of(c)) put_key(c, w, "pooling_type", pooling_of(c));
+    hsc__gguf_put_u32(w, "tokenizer.ggml.token_type_count", (uint32_t)c->model->desc.config.n_segments);
+}
+
 hsc_status hsc__convert_put_metadata(hsc__convert *c, hsc__gguf_writer *w, hsc_error *err)
 {
     const hsc_config *config = &c->model->desc.config;
     const char *arch = c->family->gguf;
-    char key[64];
     HSC_TRY(check_says_all(c, err));
     hsc__gguf_put_string(w, "general.architecture", arch, strlen(arch));
     hsc__gguf_put_string(w, "general.type", "model", 5);
@@ -201,8 +232,8 @@ hsc_status hsc__convert_put_metadata(hsc__convert *c, hsc__gguf_writer *w, hsc_e
     if (is_plain(c)) put_real(c, w, "attention.layer_norm_epsilon", c->model->desc.norm_eps);
     else put_llama(c, w);
     if (config->is_rotary) put_rope(c, w);
-    snprintf(key, sizeof key, "%s.use_parallel_residual", arch);
-    if (is_family(c, "gptneox")) hsc__gguf_put_bool(w, key, c->model->desc.parallel);
+    if (is_family(c, "gptneox")) put_flag(c, w, "use_parallel_residual", c->model->desc.parallel);
+    if (is_family(c, "bert")) put_bert(c, w);
     return HSC_OK;
 }
 
@@ -278,6 +309,15 @@ static int add_neox(json_t *o, const hsc__desc *d, double theta)
            set(o, "use_parallel_residual", json_boolean(d->parallel)) | set(o, "attention_bias", json_true()) |
            set(o, "rotary_pct", json_real(2.0 * d->layers[0].rope.half / c->d_head)) |
            set(o, "rotary_emb_base", short_real(theta));
+}
+
+static int add_bert(json_t *o, const hsc__desc *d)
+{
+    const hsc_config *c = &d->config;
+    return set_int(o, "hidden_size", c->d_model) | set_int(o, "num_hidden_layers", c->n_layers) |
+           set_int(o, "num_attention_heads", c->n_heads) | set_int(o, "intermediate_size", c->d_mlp) |
+           set_int(o, "max_position_embeddings", c->n_ctx) | set_int(o, "type_vocab_size", c->n_segments) |
+           set(o, "hidden_act", json_string("gelu")) | set(o, "layer_norm_eps", short_real((double)d->norm_eps));
 }
 
 static json_t *rope_object(const hsc__desc *d, double theta)
@@ -389,6 +429,7 @@ static hsc_status make_config(hsc__convert *c, json_t *o, hsc_error *err)
     if (!is_plain(c)) failed |= add_llama(o, d);
     failed |= is_family(c, "gpt2")      ? add_gpt2(o, d)
               : is_family(c, "gptneox") ? add_neox(o, d, theta)
+              : is_family(c, "bert")    ? add_bert(o, d)
               : is_gemma(c)             ? add_gemma(o, c, theta, local)
                                         : add_silu(o, c, theta);
     failed |= set_int(o, "vocab_size", d->config.d_vocab) |

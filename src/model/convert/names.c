@@ -94,6 +94,22 @@ static const hsc__name_rule gptneox[] = {
     {"blk.%d.ffn_down", "layers.%d.mlp.dense_4h_to_h", HSC__AS_STORED, false},
 };
 
+/* The masked-word head and the pooler have no place in GGUF. */
+static const hsc__name_rule bert[] = {
+    {"token_embd", "embeddings.word_embeddings", HSC__AS_STORED, false},
+    {"position_embd", "embeddings.position_embeddings", HSC__AS_STORED, false},
+    {"token_types", "embeddings.token_type_embeddings", HSC__AS_STORED, false},
+    {"token_embd_norm", "embeddings.LayerNorm", HSC__AS_STORED, false},
+    {"blk.%d.attn_q", "encoder.layer.%d.attention.self.query", HSC__AS_STORED, false},
+    {"blk.%d.attn_k", "encoder.layer.%d.attention.self.key", HSC__AS_STORED, false},
+    {"blk.%d.attn_v", "encoder.layer.%d.attention.self.value", HSC__AS_STORED, false},
+    {"blk.%d.attn_output", "encoder.layer.%d.attention.output.dense", HSC__AS_STORED, false},
+    {"blk.%d.attn_output_norm", "encoder.layer.%d.attention.output.LayerNorm", HSC__AS_STORED, false},
+    {"blk.%d.ffn_up", "encoder.layer.%d.intermediate.dense", HSC__AS_STORED, false},
+    {"blk.%d.ffn_down", "encoder.layer.%d.output.dense", HSC__AS_STORED, false},
+    {"blk.%d.layer_output_norm", "encoder.layer.%d.output.LayerNorm", HSC__AS_STORED, false},
+};
+
 #define RULES(list) list, sizeof list / sizeof *list
 
 /* Of two families with one name in GGUF the first is what such a file becomes. */
@@ -107,6 +123,7 @@ static const hsc__family families[] = {
     {"gemma2", "gemma2", "Gemma2ForCausalLM", "model.", RULES(gemma), HSC__ACT_GELU_TANH, 2},
     {"gemma3_text", "gemma3", "Gemma3ForCausalLM", "model.", RULES(gemma), HSC__ACT_GELU_TANH, 6},
     {"gpt_neox", "gptneox", "GPTNeoXForCausalLM", "gpt_neox.", RULES(gptneox), HSC__ACT_GELU, 0},
+    {"bert", "bert", "BertModel", "bert.", RULES(bert), HSC__ACT_GELU, 0},
 };
 
 hsc_status hsc__convert_find_family(hsc__convert *c, hsc_error *err)
@@ -156,9 +173,12 @@ static const char *keep(hsc__convert *c, hsc__string *text, bool *out_of_memory)
 
 const char *hsc__convert_name(hsc__convert *c, const char *name, const hsc__name_rule **rule, bool *out_of_memory)
 {
-    const char *prefix = c->family->prefix, *end = strrchr(name, '.');
+    const char *prefix = c->family->prefix, *end = strrchr(name, '.'), *kind;
     *out_of_memory = false;
-    if (!end || (strcmp(end, ".weight") != 0 && strcmp(end, ".bias") != 0)) return NULL;
+    if (end && strcmp(end, ".gamma") == 0) kind = ".weight"; /* as old checkpoints have it */
+    else if (end && strcmp(end, ".beta") == 0) kind = ".bias";
+    else kind = end;
+    if (!kind || (strcmp(kind, ".weight") != 0 && strcmp(kind, ".bias") != 0)) return NULL;
     const char *stem = name;
     if (c->to_gguf && strncmp(name, prefix, strlen(prefix)) == 0) stem += strlen(prefix);
     for (size_t i = 0; i < c->family->n_rules; i++) {
@@ -168,7 +188,7 @@ const char *hsc__convert_name(hsc__convert *c, const char *name, const hsc__name
         hsc__string text = {0};
         if (!c->to_gguf && strcmp(r->gguf, "output") != 0) hsc__string_text(&text, prefix);
         fill(&text, c->to_gguf ? r->gguf : r->folder, layer);
-        hsc__string_text(&text, end);
+        hsc__string_text(&text, kind);
         *rule = r;
         return keep(c, &text, out_of_memory);
     }

@@ -140,7 +140,7 @@ static hsc_status plan_tensor(hsc__convert *c, const hsc__tensor *from, bool ren
     if (rename) HSC_TRY(rename_item(c, &item, &known, err));
     if (!known) {
         if (!ends_with(from->name, ".attn.bias") && !ends_with(from->name, ".masked_bias") &&
-            !ends_with(from->name, ".inv_freq"))
+            !ends_with(from->name, ".inv_freq") && !ends_with(from->name, ".position_ids"))
             hsc__convert_note(c, "%s is no weight of this architecture and is left out", from->name);
         return HSC_OK;
     }

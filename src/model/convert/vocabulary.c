@@ -55,6 +55,22 @@ static int32_t type_of(const hsc_tokenizer *t, hsc_token id)
     }
 }
 
+/* llama.cpp marks the pieces that begin a word, where WordPiece marks those that go on. data is NULL when memory is
+ * out.
+ */
+static hsc__bytes spelled(hsc__convert *c, const hsc_tokenizer *t, size_t id)
+{
+    static const char mark[] = "\xe2\x96\x81", goes_on[] = "##"; /* U+2581 */
+    hsc__bytes text = t->vocab.text[id];
+    if (t->kind != HSC__WORDPIECE || t->vocab.kind[id] == HSC__TOKEN_SPECIAL) return text;
+    if (text.n > 2 && memcmp(text.data, goes_on, 2) == 0) return (hsc__bytes){text.data + 2, text.n - 2};
+    char *copy = hsc__arena_alloc(&c->arena, text.n + 3);
+    if (!copy) return (hsc__bytes){NULL, 0};
+    memcpy(copy, mark, 3);
+    memcpy(copy + 3, text.data, text.n);
+    return (hsc__bytes){copy, text.n + 3};
+}
+
 /* One text and kind for every row of the embedding; rows that no token has are padding, as llama.cpp names it. */
 static hsc_status put_tokens(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_error *err)
 {
@@ -64,7 +80,8 @@ static hsc_status put_tokens(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_
     if (!texts || !types) return hsc__fail_memory(err, n * (sizeof *texts + sizeof *types), "the vocabulary");
     for (size_t i = 0; i < n; i++) {
         if (i < t->vocab.n && t->vocab.kind[i] != HSC__TOKEN_NONE) {
-            texts[i] = t->vocab.text[i];
+            texts[i] = spelled(c, t, i);
+            if (!texts[i].data) return hsc__fail_memory(err, t->vocab.text[i].n, "the vocabulary");
             types[i] = type_of(t, (hsc_token)i);
             continue;
         }
@@ -255,6 +272,26 @@ static hsc_status put_sentencepiece(hsc__convert *c, const hsc_tokenizer *t, hsc
     return HSC_OK;
 }
 
+/* [CLS] comes under bos as well, which is where llama.cpp looks for it. */
+static hsc_status put_wordpiece(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_error *err)
+{
+    static const char *const names[][3] = {
+        {"cls_token", "[CLS]", KEY("cls_token_id")},       {"cls_token", "[CLS]", KEY("bos_token_id")},
+        {"sep_token", "[SEP]", KEY("seperator_token_id")}, /* the key is written so */
+        {"unk_token", "[UNK]", KEY("unknown_token_id")},   {"pad_token", "[PAD]", KEY("padding_token_id")},
+        {"mask_token", "[MASK]", KEY("mask_token_id")}};
+    json_t *settings = load_beside(c, "tokenizer_config.json");
+    put_model(w, "bert");
+    hsc_status status = put_tokens(c, t, w, err);
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == HSC_OK; i++) {
+        hsc_token id = special_id(c, t, settings, names[i][0]);
+        if (id < 0) id = hsc_token_find(t, names[i][1], strlen(names[i][1]));
+        if (id >= 0 && id < c->model->desc.config.d_vocab) hsc__gguf_put_u32(w, names[i][2], (uint32_t)id);
+    }
+    json_decref(settings);
+    return status;
+}
+
 hsc_status hsc__convert_put_tokenizer(hsc__convert *c, hsc__gguf_writer *w, hsc_error *err)
 {
     hsc_error why = {0};
@@ -262,6 +299,7 @@ hsc_status hsc__convert_put_tokenizer(hsc__convert *c, hsc__gguf_writer *w, hsc_
     const char *pre = t && t->bpe.byte_level && !t->bpe.affixed ? pre_name(t) : NULL;
     HSC_FAIL_IF(!t && why.code == HSC_ENOMEM, HSC_ENOMEM, "%s", why.message);
     if (pre) return put_byte_level(c, t, w, pre, err);
+    if (t && t->kind == HSC__WORDPIECE) return put_wordpiece(c, t, w, err);
     if (t && t->bpe.byte_fallback && !t->bpe.byte_level) return put_sentencepiece(c, t, w, err);
     if (!t) hsc__convert_note(c, "%s; written without a tokenizer", why.message);
     else hsc__convert_note(c, "GGUF has no name for the way its tokenizer cuts text; written without a tokenizer");
