@@ -3,10 +3,7 @@
 
 #include <string.h>
 
-#define OPTION(name, letter, kind, value, field, low, high, help)                                                      \
-    {                                                                                                                  \
-        name, letter, kind, value, offsetof(hsc__ablate_options, field), low, high, help                               \
-    }
+#define OPTION(...) HSC__OPTION(hsc__ablate_options, __VA_ARGS__)
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(hsc__ablate_options, model),

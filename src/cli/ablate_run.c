@@ -151,13 +151,12 @@ static hsc_status add_thens(hsc__ablate *j, hsc_error *err)
         for (int i = 0; i < c->n_layers * c->n_heads; i++) HSC_TRY(add_then(j, i / c->n_heads, i % c->n_heads, err));
         return HSC_OK;
     }
-    for (const char *at = j->options->then; *at; at += *at == ',') {
-        int layer, head, n = 0;
-        HSC_FAIL_IF(sscanf(at, "L%dH%d%n", &layer, &head, &n) != 2 || (at[n] && at[n] != ',') || layer < 0 || head < 0,
-                    HSC_EINVAL, "--then: '%s' is neither 'all' nor heads such as L4H3,L5H1", j->options->then);
-        HSC_TRY(check_index(j, "head", layer, head, c->n_heads, err));
-        HSC_TRY(add_then(j, layer, head, err));
-        at += n;
+    hsc__heads heads;
+    HSC_FAIL_IF(!hsc__heads_parse(j->options->then, &heads), HSC_EINVAL,
+                "--then: '%s' is neither 'all' nor heads such as L4H3,L5H1", j->options->then);
+    for (int i = 0; i < heads.n; i++) {
+        HSC_TRY(check_index(j, "head", heads.list[i].layer, heads.list[i].head, c->n_heads, err));
+        HSC_TRY(add_then(j, heads.list[i].layer, heads.list[i].head, err));
     }
     return HSC_OK;
 }

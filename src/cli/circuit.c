@@ -27,10 +27,7 @@ typedef struct values {
     bool all, eigen;
 } values;
 
-#define OPTION(name, letter, kind, value, field, low, high, help)                                                      \
-    {                                                                                                                  \
-        name, letter, kind, value, offsetof(values, field), low, high, help                                            \
-    }
+#define OPTION(...) HSC__OPTION(values, __VA_ARGS__)
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(values, r.model),
@@ -543,18 +540,10 @@ static int print(const job *j)
     return j->v->r.json ? print_copying_json(j) : j->v->r.csv ? print_copying_csv(j) : print_copying(j);
 }
 
-static bool parse_head(const char *text, hsc__head *out)
-{
-    int n = 0;
-    out->given = sscanf(text, "L%dH%d%n", &out->layer, &out->head, &n) == 2 && n && !text[n] && out->layer >= 0 &&
-                 out->head >= 0;
-    return out->given;
-}
-
 static int check(job *j, const hsc__args *args)
 {
     const values *v = j->v;
-    if (args->n && !parse_head(args->list[0], &j->head))
+    if (args->n && !hsc__head_parse(args->list[0], &j->head))
         return hsc__cli_misuse(&command, "'%s' is no head: L4H3 is layer 4, head 3, both from 0", args->list[0]);
     if (!j->head.given && (v->words.n || v->all || v->distance))
         return hsc__cli_misuse(&command, "--word, --all and --distance want a head");

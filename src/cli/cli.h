@@ -147,6 +147,10 @@ hsc_status hsc__layers_check(const hsc__layers *layers, int n_layers, hsc_error 
 /* As --layer reads them; false when the text is none. */
 bool hsc__layers_parse(const char *text, hsc__layers *out);
 
+/* "L4H3", and "L4H3,L5H1"; false when the text is none, or has more than HSC__MAX_HEADS. */
+bool hsc__head_parse(const char *text, hsc__head *out);
+bool hsc__heads_parse(const char *text, hsc__heads *out);
+
 /* As --ids reads them; false when the text is none or memory is out. Free out->ids with hsc__free either way. */
 bool hsc__ids_parse(const char *text, hsc__ids *out);
 
@@ -154,6 +158,11 @@ bool hsc__ids_parse(const char *text, hsc__ids *out);
  * of n structs `stride` bytes apart. */
 const char *hsc__cli_nearest(const char *word, const void *names, size_t stride, size_t n);
 
+/* A row of a table; a file names its struct once: #define OPTION(...) HSC__OPTION(values, __VA_ARGS__). */
+#define HSC__OPTION(type, name, letter, kind, value, field, low, high, help)                                           \
+    {                                                                                                                  \
+        name, letter, kind, value, offsetof(type, field), low, high, help                                              \
+    }
 /* Rows that several subcommands share: a const char *, an int. */
 #define HSC__OPTION_MODEL(type, field)                                                                                 \
     {                                                                                                                  \

@@ -17,10 +17,7 @@ typedef struct values {
     int by, limit, seed;
 } values;
 
-#define OPTION(name, letter, kind, value, field, low, high, help)                                                      \
-    {                                                                                                                  \
-        name, letter, kind, value, offsetof(values, field), low, high, help                                            \
-    }
+#define OPTION(...) HSC__OPTION(values, __VA_ARGS__)
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(values, r.model),

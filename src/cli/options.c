@@ -123,13 +123,13 @@ static bool read_head(const char *text, int *layer, int *head, const char **end)
     return true;
 }
 
-static bool parse_head(const char *text, hsc__head *out)
+bool hsc__head_parse(const char *text, hsc__head *out)
 {
     out->given = read_head(text, &out->layer, &out->head, &text);
     return out->given && *text == '\0';
 }
 
-static bool parse_heads(const char *text, hsc__heads *out)
+bool hsc__heads_parse(const char *text, hsc__heads *out)
 {
     out->n = 0;
     for (;; text++) {
@@ -196,14 +196,14 @@ static int set_layers(const target *t)
 
 static int set_head(const target *t)
 {
-    if (parse_head(t->value, t->field)) return HSC__CLI_GO_ON;
+    if (hsc__head_parse(t->value, t->field)) return HSC__CLI_GO_ON;
     return hsc__cli_misuse(t->command, "--%s wants a name such as L4H3 (layer and head from 0), not '%s'",
                            t->option->name, t->value);
 }
 
 static int set_heads(const target *t)
 {
-    if (parse_heads(t->value, t->field)) return HSC__CLI_GO_ON;
+    if (hsc__heads_parse(t->value, t->field)) return HSC__CLI_GO_ON;
     return hsc__cli_misuse(t->command,
                            "--%s wants names such as L13H8,L4H3 (layer and head from 0; at most %d), not '%s'",
                            t->option->name, (int)HSC__MAX_HEADS, t->value);

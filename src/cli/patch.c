@@ -5,10 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTION(name, letter, kind, value, field, low, high, help)                                                      \
-    {                                                                                                                  \
-        name, letter, kind, value, offsetof(hsc__patch_options, field), low, high, help                                \
-    }
+#define OPTION(...) HSC__OPTION(hsc__patch_options, __VA_ARGS__)
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(hsc__patch_options, model),
@@ -101,23 +98,6 @@ static const hsc__command command = {
     .encoder_decoders = true,
 };
 
-/* "end", or heads. */
-static bool parse_heads(const char *text, hsc__heads *out)
-{
-    if (strcmp(text, "end") == 0) return true;
-    for (const char *at = text; *at;) {
-        int layer, head, n = 0;
-        if (out->n == HSC__MAX_HEADS || sscanf(at, "L%dH%d%n", &layer, &head, &n) != 2 || layer < 0 || head < 0)
-            return false;
-        out->list[out->n].layer = layer;
-        out->list[out->n++].head = head;
-        at += n;
-        if (*at == ',') at++;
-        else if (*at) return false;
-    }
-    return out->n > 0;
-}
-
 /* Whether a site is made of heads, and whether these are kv heads. */
 static bool has_heads(hsc_site site, bool *kv)
 {
@@ -177,7 +157,7 @@ static int check_mode(hsc__patch *j)
     if (v->by && (v->path || v->pairs)) return hsc__cli_misuse(&command, "--by is not for --path or --pairs");
     if (v->cut && v->by == HSC__BY_POSITION)
         return hsc__cli_misuse(&command, "--cut goes by heads or layers; --cut each takes the positions in turn");
-    if (v->path && !parse_heads(v->path, &j->receivers))
+    if (v->path && strcmp(v->path, "end") != 0 && !hsc__heads_parse(v->path, &j->receivers))
         return hsc__cli_misuse(&command, "--path: '%s' is neither 'end' nor heads such as L9H9,L9H6", v->path);
     if (v->input && !j->receivers.n) return hsc__cli_misuse(&command, "--input goes with heads, not with --path end");
     if (v->limit && !v->pairs) return hsc__cli_misuse(&command, "--limit goes with --pairs");

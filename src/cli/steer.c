@@ -9,10 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTION(name, letter, kind, value, field, low, high, help)                                                      \
-    {                                                                                                                  \
-        name, letter, kind, value, offsetof(hsc__steer_options, field), low, high, help                                \
-    }
+#define OPTION(...) HSC__OPTION(hsc__steer_options, __VA_ARGS__)
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(hsc__steer_options, r.model),

@@ -100,7 +100,8 @@ class Circuit(ProgramTest):
         self.good("compose", "-m", STORIES, "--kind", "v", "--plot", self.folder / "b.svg")
 
     def test_refused(self):
-        self.bad(2, "circuit", "-m", STORIES, "H3", says=["'H3' is no head"])
+        for word in ("H3", "L1H2x", "L4294967297H2", "L1H-1"):
+            self.bad(2, "circuit", "-m", STORIES, word, says=[f"'{word}' is no head"])
         self.bad(2, "circuit", "-m", STORIES, "--word", "Lily", says=["want a head"])
         self.bad(2, "circuit", "-m", STORIES, "--distance", "1", says=["want a head"])
         self.bad(2, "circuit", "-m", STORIES, "--eigen", "L2H3", says=["--eigen is about all heads"])
