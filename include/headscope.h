@@ -624,10 +624,12 @@ typedef struct hsc_stats_options {
      * return other than 0 stops the pass with HSC_ECANCELED. */
     int (*on_rows)(void *user, const hsc_stats_rows *rows);
     void *user;
+    int of_encoder; /* non-zero: of an encoder-decoder's encoder, in hsc_session_read_source; 0: of the decoder's own
+                       attention */
 } hsc_stats_options;
 
 /* Collects statistics in the passes to come; NULL stops collecting. A second call replaces the first. HSC_EINVAL: no
- * such layer, or top_k out of range. HSC_ENOMEM. */
+ * such layer, top_k out of range, or no encoder. HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_collect(hsc_session *session, const hsc_stats_options *options,
                                                       hsc_error *err);
 

@@ -200,8 +200,8 @@ static hsc_status choose_side(hsc__look *look, hsc_error *err)
     HSC_FAIL_IF(o->side != HSC__LOOK_UNSET && !encoder, HSC_EINVAL,
                 "--side is about encoder-decoders; %s (%s) has one stack of blocks", look->opened.name, c->arch);
     look->side = !encoder ? HSC__LOOK_OWN : o->side == HSC__LOOK_UNSET ? HSC__LOOK_CROSS : (hsc__look_side)o->side;
-    HSC_FAIL_IF(encoder && o->stats && look->side != HSC__LOOK_DECODER, HSC_EINVAL,
-                "--stats of an encoder-decoder sums up what the target looks at in itself: --side decoder");
+    HSC_FAIL_IF(encoder && o->stats && look->side == HSC__LOOK_CROSS, HSC_EINVAL,
+                "--stats sums up what a text looks at in itself: --side encoder or --side decoder");
     HSC_FAIL_IF(encoder && o->versus && look->side != HSC__LOOK_ENCODER, HSC_EINVAL,
                 "--vs of an encoder-decoder compares two texts that its encoder reads: --side encoder");
     if (look->side == HSC__LOOK_ENCODER) c = encoder;

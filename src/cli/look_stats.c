@@ -53,7 +53,8 @@ hsc_status hsc__look_collect(hsc__look *look, hsc_session *session, hsc_error *e
                                                 : -1,
                            .stats = ((1u << HSC_N_STATS) - 1) & ~(1u << HSC_STAT_TOPK),
                            .on_rows = add_rows,
-                           .user = look};
+                           .user = look,
+                           .of_encoder = look->side == HSC__LOOK_ENCODER};
     look->stats = hsc__calloc(n, sizeof *look->stats);
     if (!look->stats) return hsc__fail_memory(err, n * sizeof *look->stats, "the heads' statistics");
     return hsc_session_collect(session, &o, err);

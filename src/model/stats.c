@@ -39,10 +39,22 @@ void hsc__stats_free(hsc_session *s)
     *t = (hsc__stats){0};
 }
 
+/* The session of the stack whose statistics are collected. */
+static const hsc_session *collecting(const hsc_session *s)
+{
+    return s->encoder && s->encoder->stats.layers ? s->encoder : s;
+}
+
 hsc_status hsc_session_collect(hsc_session *s, const hsc_stats_options *o, hsc_error *err)
 {
-    const hsc_config *c = &s->desc->config;
     hsc__error_clear(err);
+    HSC_FAIL_IF(o && o->of_encoder && !s->encoder, HSC_EINVAL, "%s has no encoder", s->desc->config.name);
+    if (s->encoder) hsc__stats_free(s->encoder);
+    if (o && o->of_encoder) {
+        hsc__stats_free(s);
+        s = s->encoder;
+    }
+    const hsc_config *c = &s->desc->config;
     if (o) {
         HSC_FAIL_IF(o->layer < -1 || o->layer >= c->n_layers, HSC_EINVAL, "layer %d does not exist, the model has %d",
                     o->layer, c->n_layers);
@@ -346,6 +358,7 @@ static hsc_status check_stat(const hsc_session *s, hsc_stat stat, int layer, int
 
 hsc_status hsc_session_stat(const hsc_session *s, hsc_stat stat, int layer, int seq, hsc_view *out, hsc_error *err)
 {
+    s = collecting(s);
     HSC_TRY(check_stat(s, stat, layer, seq, err));
     const hsc__stat_layer *l = &s->stats.layers[layer];
     const hsc__batch_seq *q = &s->seqs[seq];
@@ -358,6 +371,7 @@ hsc_status hsc_session_stat(const hsc_session *s, hsc_stat stat, int layer, int 
 
 hsc_status hsc_session_topk_keys(const hsc_session *s, int layer, int seq, const int32_t **out, hsc_error *err)
 {
+    s = collecting(s);
     HSC_TRY(check_stat(s, HSC_STAT_TOPK, layer, seq, err));
     *out = s->stats.layers[layer].topk_keys +
            (size_t)s->desc->config.n_heads * (size_t)s->seqs[seq].row * (size_t)s->stats.top_k;

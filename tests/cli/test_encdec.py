@@ -6,7 +6,7 @@ import json
 import random
 import struct
 
-from program import ProgramTest, main
+from program import ProgramTest, main, read_safetensors
 
 D, D_HEAD, HEADS, FF, VOCABULARY, LAYERS = 16, 8, 2, 24, 31, {"encoder": 1, "decoder": 2}
 CONFIG = {"model_type": "t5", "vocab_size": VOCABULARY, "d_model": D, "d_kv": D_HEAD, "d_ff": FF, "num_layers": 1,
@@ -179,6 +179,20 @@ class EncoderDecoder(ProgramTest):
         drift = self.json("drift", self.model, self.model, "--sequences", "2", "--length", "8")
         self.assertEqual(len(drift["heads"]), 2)
 
+    def test_stats(self):
+        """Of the encoder they are what its patterns say."""
+        out = self.folder / "p.safetensors"
+        self.good("run", "-m", self.model, "--ids", SOURCE, "--target-ids", TARGET, "--sites", "enc_pattern,pattern", "-o", out)
+        patterns = read_safetensors(out)
+        for side, name, n, layers in (("encoder", "enc_pattern", 6, 1), ("decoder", "pattern", 4, 2)):
+            heads = self.json(*self.look, *(["--target-ids", TARGET] if side == "decoder" else []), "--stats", "--include-first", "--side", side)["heads"]
+            self.assertEqual(len(heads), 2 * layers)
+            for head in heads:
+                rows = [patterns[f"{name}.{head['layer']}"].row(head["head"], q) for q in range(n)]
+                self.assertAlmostEqual(head["self"], sum(rows[q][q] for q in range(1, n)) / (n - 1), delta=1e-5)
+                self.assertAlmostEqual(head["first"], sum(rows[q][0] for q in range(1, n)) / (n - 1), delta=1e-5)
+                self.assertAlmostEqual(head["most_received"]["weight"], max(sum(row[k] for row in rows) for k in range(n)), delta=1e-4)
+
     def test_info(self):
         info = self.json("info", "-m", self.model)
         self.assertEqual((info["config"]["n_layers"], info["encoder"]["n_layers"]), (2, 1))
@@ -187,7 +201,7 @@ class EncoderDecoder(ProgramTest):
     def test_refused(self):
         self.bad(1, "fill", "-m", self.model, "a", says=["encoder-decoder (t5)", "fill has no place for"])
         self.bad(2, *self.look, "--target", "a", "--target-ids", "1", says=["one of the two"])
-        self.bad(1, *self.look, "--stats", says=["--side decoder"])
+        self.bad(1, *self.look, "--stats", says=["--side encoder or --side decoder"])
         self.bad(1, *self.look, "--vs", "1,2", says=["--side encoder"])
 
 
