@@ -36,6 +36,14 @@ static inline void tiny_add(tiny_model *m, const char *name, int rows, int colum
     m->arrays[m->n++] = (hsc_named_array){strdup(name), HSC_F32, columns ? 2 : 1, {rows, columns}, data};
 }
 
+/* Takes the tensor that was added last away again. */
+static inline void tiny_drop(tiny_model *m)
+{
+    m->n--;
+    free((void *)(uintptr_t)m->arrays[m->n].name);
+    free((void *)(uintptr_t)m->arrays[m->n].data);
+}
+
 static inline void tiny_config(tiny_model *m, const char *text)
 {
     char path[128];
