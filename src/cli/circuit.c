@@ -127,9 +127,11 @@ static hsc_status read_names(job *j, hsc_error *err)
     } else {
         status = hsc__cli_read(j->v->names, &text, err);
         for (size_t at = 0; status == HSC_OK && at < text.n;) {
-            size_t n = strcspn(text.data + at, "\r\n");
-            if (n) status = add_name(j, text.data + at, n, err);
-            at += n + strspn(text.data + at + n, "\r\n");
+            const char *name = text.data + at, *end = memchr(name, '\n', text.n - at);
+            size_t n = end ? (size_t)(end - name) : text.n - at;
+            at += n + 1;
+            if (n && name[n - 1] == '\r') n--;
+            if (n) status = add_name(j, name, n, err);
         }
         hsc__string_free(&text);
     }

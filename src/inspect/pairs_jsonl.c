@@ -39,14 +39,24 @@ static record *find(const reader *r, const char *id)
 /* ---------------------------------------------------------------------------------------------------- the fields ----
  */
 
-/* [start, end) inside n bytes; false when it is anything else. */
-static bool read_span(const json_t *value, size_t n, hsc_span *out)
+/* Whether a character of text[n] may begin or end at byte `at`. */
+static bool between_characters(const char *text, size_t n, size_t at)
+{
+    return at == n || ((unsigned char)text[at] & 0xC0) != 0x80;
+}
+
+/* [start, end) inside the text, whole characters; false when it is anything else. Spans that were counted in characters
+ * and not in bytes cut one sooner or later. */
+static bool read_span(const json_t *value, const hsc_wording *w, hsc_span *out)
 {
     if (!json_is_array(value) || json_array_size(value) != 2) return false;
     const json_t *start = json_array_get(value, 0), *end = json_array_get(value, 1);
     if (!json_is_integer(start) || !json_is_integer(end)) return false;
     json_int_t s = json_integer_value(start), e = json_integer_value(end);
-    if (s < 0 || s >= e || (uint64_t)e > n) return false;
+    if (s < 0 || s >= e || (uint64_t)e > w->n_text) return false;
+    if (w->text &&
+        !(between_characters(w->text, w->n_text, (size_t)s) && between_characters(w->text, w->n_text, (size_t)e)))
+        return false;
     *out = (hsc_span){(size_t)s, (size_t)e};
     return true;
 }
@@ -74,13 +84,14 @@ static const char *read_candidates(const reader *r, const record *rec, hsc_wordi
     const char *why = read_text(r, rec, "text", out);
     if (why) return why;
     if (json_array_size(list) != 2) return "\"cands\" wants two candidates";
-    if (!read_span(json_object_get(json_array_get(list, 0), "span"), out->n_text, &out->a) ||
-        !read_span(json_object_get(json_array_get(list, 1), "span"), out->n_text, &out->b))
-        return "the span of a candidate is null, or not inside the text";
-    if (!read_span(json_object_get(rec->object, "pronoun_span"), out->n_text, &out->query))
-        return "\"pronoun_span\" is null, or not inside the text";
+    if (!read_span(json_object_get(json_array_get(list, 0), "span"), out, &out->a) ||
+        !read_span(json_object_get(json_array_get(list, 1), "span"), out, &out->b))
+        return "the span of a candidate is null, not inside the text, or cuts a character (spans count bytes)";
+    if (!read_span(json_object_get(rec->object, "pronoun_span"), out, &out->query))
+        return "\"pronoun_span\" is null, not inside the text, or cuts a character (spans count bytes)";
     const json_t *swap = json_object_get(rec->object, "swap_span");
-    if (swap && !read_span(swap, out->n_text, &out->swap)) return "\"swap_span\" is not inside the text";
+    if (swap && !read_span(swap, out, &out->swap))
+        return "\"swap_span\" is not inside the text, or cuts a character (spans count bytes)";
     return NULL;
 }
 
@@ -90,11 +101,10 @@ static const char *read_ioi(const reader *r, const record *rec, hsc_wording *out
     const json_t *names = json_object_get(rec->object, "name_spans");
     const char *why = read_text(r, rec, "prompt", out);
     if (why) return why;
-    if (!read_span(json_array_get(names, 0), out->n_text, &out->a) ||
-        !read_span(json_array_get(names, 1), out->n_text, &out->b))
-        return "the first two of \"name_spans\" are not inside the prompt";
-    if (!read_span(json_object_get(rec->object, "s2_span"), out->n_text, &out->swap))
-        return "\"s2_span\" is null, or not inside the prompt";
+    if (!read_span(json_array_get(names, 0), out, &out->a) || !read_span(json_array_get(names, 1), out, &out->b))
+        return "the first two of \"name_spans\" are not inside the prompt, or cut a character (spans count bytes)";
+    if (!read_span(json_object_get(rec->object, "s2_span"), out, &out->swap))
+        return "\"s2_span\" is null, not inside the prompt, or cuts a character (spans count bytes)";
     if (!out->text) return NULL; /* the caller sees that memory ran out */
     const char *last = strrchr(out->text, ' ');
     out->query = (hsc_span){last ? (size_t)(last - out->text) + 1 : 0, out->n_text};
@@ -293,10 +303,10 @@ static hsc_status add_line(reader *r, const char *line, size_t n, int number, hs
 {
     json_t *object;
     hsc_error why = {0};
-    if (hsc__json_parse(&object, line, n, r->pairs->name, &why) != HSC_OK) {
-        hsc__fail(err, why.code, why.offset, "line %d: %s", number, why.message);
-        return why.code;
-    }
+    char place[32];
+    snprintf(place, sizeof place, "line %d", number);
+    if (hsc__json_parse(&object, line, n, place, &why) != HSC_OK)
+        return hsc__fail(err, why.code, why.offset, "%s: %s", r->pairs->name, why.message);
     hsc_status status = hsc__grow(&r->records, &r->capacity, r->n + 1, sizeof *r->records, err);
     if (status != HSC_OK) {
         json_decref(object);

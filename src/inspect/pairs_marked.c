@@ -102,6 +102,7 @@ static void walk_line(walk *w)
     else if (w->n_query == 0) w->wording.query = w->wording.swap;
     if (!w->fault && w->wording.query.start == w->wording.query.end) w->fault = "the query is empty";
     if (!w->fault && !hsc__utf8_valid(w->text.data, w->text.n)) w->fault = "is not UTF-8";
+    if (!w->fault && memchr(w->text.data, '\0', w->text.n)) w->fault = "holds a zero byte";
 }
 
 /* Walks both wordings; the first whose answer is a comes first. */

@@ -52,6 +52,12 @@ class Circuit(ProgramTest):
         self.assertIn(": itself is number", self.good("circuit", "-m", STORIES, "L2H3", "--names", self.names, "--word",
                                                       "#301"))
 
+    def test_names(self):
+        """Lines of any end; a zero byte is part of a name that is no token."""
+        self.names.write_bytes(b"Lily\r\n\n#301\n\0\nLi\0ly\n#300")
+        text = self.good("circuit", "-m", STORIES, "--names", self.names, "L2H3")
+        self.assertIn("3 of 5 names are one token", text)
+
     def test_word(self):
         """A word by itself says what it says among all."""
         (alone,) = self.circuit("L2H3", "--all", "--word", "#301")["words"]

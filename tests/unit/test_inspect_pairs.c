@@ -169,11 +169,43 @@ static void test_twins_skipped(void **unused)
     hsc_pairs_free(pairs);
 }
 
+/* U+00C9 stands in bytes 4 and 5; spans that count characters fall into the middle of it. */
+static void test_cut_character(void **unused)
+{
+    (void)unused;
+    assert_refused(TWIN("a", "b", 0, "The \xc3\x89 and the dog: it was", ", \"pronoun_span\": [5, 7]")
+                       TWIN("b", "a", 1, "The \xc3\x89 and the dog: it is", ", \"pronoun_span\": [5, 7]"),
+                   NULL, "cuts a character");
+    assert_refused(TWIN("a", "b", 0, "The \xc3\x89 and the dog: it was", ", \"pronoun_span\": [0, 5]")
+                       TWIN("b", "a", 1, "The \xc3\x89 and the dog: it is", ", \"pronoun_span\": [0, 5]"),
+                   NULL, "cuts a character");
+}
+
+static void test_byte_order_mark(void **unused)
+{
+    (void)unused;
+    hsc_pairs *pairs = parse("\xef\xbb\xbf[a:x] [b:y] {u|v}\n");
+    assert_string_equal(hsc_pairs_get(pairs, 0)->wording[0].text, "x y u");
+    hsc_pairs_free(pairs);
+    assert_refused("\xef\xbb\xbf{\"id\": \"a\"}\n", NULL, "line 1: \"twin\" is missing");
+    assert_refused("\xef\xbb\xbf", NULL, "no sentence pairs");
+}
+
+static void test_zero_byte(void **unused)
+{
+    (void)unused;
+    hsc_pairs *pairs;
+    hsc_error err = {0};
+    static const char text[] = "[a:x] \0 [b:y] {u|v}\n";
+    assert_int_equal(hsc_pairs_parse(&pairs, "f", text, sizeof text - 1, NULL, &err), HSC_EFORMAT);
+    assert_non_null(strstr(err.message, "zero byte"));
+}
+
 static void test_jsonl_refused(void **unused)
 {
     (void)unused;
     assert_refused("{\"id\": \"a\"}\n{\"id\": \"a\"}\n", NULL, "lines 1 and 2 have the same id");
-    assert_refused("{\"id\": \"a\"}\n{\"id\": }\n", NULL, "line 2");
+    assert_refused("{\"id\": \"a\"}\n{\"id\": }\n", NULL, "f: line 2: not valid JSON");
     assert_refused("{\"is\": \"a\"}\n", NULL, "no \"id\"");
     assert_refused("{\"id\": 7}\n", NULL, "no \"id\" that is a text");
     assert_refused("{ \"id\": \"a\" } \n", NULL, "line 1: \"twin\" is missing"); /* however it is spaced */
@@ -310,11 +342,19 @@ static void test_out_of_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_marked),        cmocka_unit_test(test_marked_skipped),
-        cmocka_unit_test(test_twins),         cmocka_unit_test(test_twins_skipped),
-        cmocka_unit_test(test_jsonl_refused), cmocka_unit_test(test_cluster_field),
-        cmocka_unit_test(test_repeated_ids),  cmocka_unit_test(test_data),
-        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_winogender_clusters),
+        cmocka_unit_test(test_marked),
+        cmocka_unit_test(test_marked_skipped),
+        cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_twins_skipped),
+        cmocka_unit_test(test_jsonl_refused),
+        cmocka_unit_test(test_cluster_field),
+        cmocka_unit_test(test_cut_character),
+        cmocka_unit_test(test_byte_order_mark),
+        cmocka_unit_test(test_zero_byte),
+        cmocka_unit_test(test_repeated_ids),
+        cmocka_unit_test(test_data),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_winogender_clusters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
