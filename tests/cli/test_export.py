@@ -7,7 +7,7 @@ import time
 import zipfile
 import unittest
 
-from program import DATA, PROGRAM, ProgramTest, environment, main, read_npz
+from program import DATA, PATIENCE, PROGRAM, ProgramTest, catches_interrupt, environment, main, read_npz, wait_for
 
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, width 64, context 512
 LINES = ["Once upon a time there was a dog.", "", "Lily ran.", "Tom had a big red ball and a cat."] + ["The end."] * 70
@@ -82,14 +82,14 @@ class Export(ProgramTest):
             words = [PROGRAM, "export", "-m", STORIES, self.corpus, "-o", self.out]
             process = subprocess.Popen(words, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             self.addCleanup(process.kill)
-            time.sleep(0.1)
+            self.assertTrue(wait_for(lambda: catches_interrupt(process)))
             while writing and process.poll() is None and sorted(os.listdir(self.folder)) == before:
                 time.sleep(0.002)
             start = time.monotonic()
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=100)
+            process.communicate(timeout=100 * PATIENCE)
             self.assertEqual(process.returncode, 130)
-            self.assertLess(time.monotonic() - start, 5)
+            self.assertLess(time.monotonic() - start, 5 * PATIENCE)
             self.assertEqual(sorted(os.listdir(self.folder)), before)
 
     def test_refused(self):
