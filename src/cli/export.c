@@ -3,7 +3,6 @@
 #include "headscope/analysis.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct values {
@@ -60,8 +59,7 @@ typedef struct corpus {
     FILE *file;
     const hsc_tokenizer *tokenizer;
     unsigned flags;
-    char *line;
-    size_t capacity;
+    hsc__string line;
     int32_t number; /* of the next line */
     hsc_encoding encoding;
     hsc__counting counting;
@@ -70,6 +68,24 @@ typedef struct corpus {
 static hsc_status reading_failed(const corpus *c, hsc_error *err)
 {
     return hsc__fail(err, HSC_EIO, 0, "%s: cannot read: %s", c->path, strerror(errno));
+}
+
+/* The next line without its end; *is_end when there is none. A device may never end a line. */
+static hsc_status read_line(corpus *c, int *is_end, hsc_error *err)
+{
+    int byte = 0;
+    c->line.n = 0;
+    errno = 0;
+    while (!c->line.failed && c->line.n <= HSC__READ_LIMIT && (byte = getc_unlocked(c->file)) != EOF && byte != '\n')
+        hsc__string_add(&c->line, &(char){(char)byte}, 1);
+    if (ferror(c->file)) return reading_failed(c, err);
+    HSC_FAIL_IF(c->line.failed, HSC_ENOMEM, "%s: out of memory", c->path);
+    HSC_FAIL_IF(c->line.n > HSC__READ_LIMIT, HSC_EINVAL,
+                "%s: has a line of more than %d bytes, the most that is read as one text", c->path,
+                (int)HSC__READ_LIMIT);
+    *is_end = byte == EOF && c->line.n == 0;
+    while (c->line.n && c->line.data[c->line.n - 1] == '\r') c->line.n--;
+    return HSC_OK;
 }
 
 static hsc_status next_line(void *user, int64_t index, hsc_corpus_text *out, int *is_end, hsc_error *err)
@@ -81,16 +97,11 @@ static hsc_status next_line(void *user, int64_t index, hsc_corpus_text *out, int
     }
     HSC_FAIL_IF(hsc__cli_interrupted(), HSC_ECANCELED, "stopped at text %lld", (long long)index);
     for (;;) {
-        errno = 0;
-        ssize_t n = getline(&c->line, &c->capacity, c->file);
-        if (n < 0) {
-            *is_end = 1;
-            return ferror(c->file) ? reading_failed(c, err) : HSC_OK;
-        }
+        HSC_TRY(read_line(c, is_end, err));
+        if (*is_end) return HSC_OK;
         int32_t number = c->number++;
-        while (n && (c->line[n - 1] == '\n' || c->line[n - 1] == '\r')) n--;
-        if (!n) continue;
-        HSC_TRY(hsc_encode(c->tokenizer, c->line, (size_t)n, c->flags, &c->encoding, err));
+        if (!c->line.n) continue;
+        HSC_TRY(hsc_encode(c->tokenizer, c->line.data, c->line.n, c->flags, &c->encoding, err));
         *out = (hsc_corpus_text){c->encoding.ids, (int)c->encoding.n, number};
         return HSC_OK;
     }
@@ -172,7 +183,7 @@ int hsc__cli_export(int argc, char **argv)
         result = status == HSC_OK ? print(&v, &opened, &counts) : hsc__cli_fail(&err);
     }
     if (c.file) fclose(c.file);
-    free(c.line);
+    hsc__string_free(&c.line);
     hsc_encoding_free(&c.encoding);
     hsc__cli_close(&opened);
     return result;

@@ -1,6 +1,8 @@
 """headscope export: rows and index are those of single runs, packs change nothing, and what is refused."""
 
 import os
+import pathlib
+import resource
 import signal
 import subprocess
 import time
@@ -91,6 +93,14 @@ class Export(ProgramTest):
             self.assertEqual(process.returncode, 130)
             self.assertLess(time.monotonic() - start, 5 * PATIENCE)
             self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_a_line_that_never_ends(self):
+        program = pathlib.Path(PROGRAM).read_bytes()
+        if b"__asan_init" in program or b"__tsan_init" in program:
+            self.skipTest("gigabytes under a sanitizer")
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+        self.bad(1, "export", "-m", STORIES, "/dev/zero", "-o", self.out, says=["/dev/zero", f"more than {1 << 30} bytes"],
+                 preexec_fn=limit)
 
     def test_refused(self):
         words = ("export", "-m", STORIES, self.corpus)
