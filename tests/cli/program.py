@@ -118,6 +118,13 @@ def on_terminal(args, env):
     return output, process.wait(60 * PATIENCE)
 
 
+def sanitized():
+    """Whether the program is built with a sanitizer, whose own memory is many times the program's."""
+    with open(PROGRAM, "rb") as f:
+        program = f.read()
+    return b"__asan_init" in program or b"__tsan_init" in program
+
+
 def main(*needed):
     """Runs the module's tests; says what is missing and ends with 77 when it cannot."""
     if not os.access(PROGRAM, os.X_OK):

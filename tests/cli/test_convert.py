@@ -14,7 +14,7 @@ import sys
 import time
 import unittest
 
-from program import DATA, PATIENCE, PROGRAM, ProgramTest, environment, main
+from program import DATA, PATIENCE, PROGRAM, ProgramTest, environment, main, sanitized
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "golden"))
 import toys  # noqa: E402
@@ -344,6 +344,7 @@ class Long(Convert):
         return subprocess.Popen([PROGRAM, "convert", "-m", self.source, "-o", target, *options],
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
 
+    @unittest.skipIf(sanitized(), "a peak of memory is told without sanitizers")
     def test_memory_stays_small(self):
         for target, dtype in ((self.folder / "a.gguf", "f16"), (self.folder / "out", "f32")):
             process = self.start(target, "--dtype", dtype)

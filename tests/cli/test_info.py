@@ -9,7 +9,7 @@ import sys
 import unittest
 from unittest import mock
 
-from program import DATA, PROGRAM, SOURCE, ProgramTest, environment, main
+from program import DATA, PROGRAM, SOURCE, ProgramTest, environment, main, sanitized
 
 sys.path.insert(0, str(SOURCE / "tests" / "golden"))
 import toys  # noqa: E402
@@ -28,12 +28,6 @@ def header(path):
 PEAK = """import resource, subprocess, sys
 subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)"""
-
-
-def sanitized():
-    with open(PROGRAM, "rb") as f:
-        program = f.read()
-    return b"__asan_init" in program or b"__tsan_init" in program
 
 
 class Tiled(toys.Random):
