@@ -40,7 +40,8 @@ typedef struct hsc_lens {
     hsc_token *top;    /* [..][top_k]: the likeliest words, ties to the lower id */
     float *top_logits; /* [..][top_k] */
     double *log_sums;  /* ln of the sum of exp(logit) */
-    double *kl;     /* Kullback-Leibler divergence from the last stage to this one, sum p_last ln(p_last / p), nats */
+    double *kl;     /* Kullback-Leibler divergence from the last stage to this one, sum p_last ln(p_last / p), nats; NaN
+                     * where the logits of one of the two are no numbers */
     double *losses; /* -ln p of the text's next token, in nats; NaN at the last token and where tokens see later ones */
     float *answer_logits; /* of the word that the last stage holds likeliest at this position */
     float *word_logits;   /* [..][n_words] */

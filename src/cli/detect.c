@@ -58,6 +58,7 @@ int hsc__detect_check(const hsc__command *of, const hsc__detect_options *o)
 {
     if (o->json && o->csv) return hsc__cli_misuse(of, "--json and --csv: one of the two");
     if (hsc__check_plot(of, o->plot) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
+    if (o->db && !*o->db) return hsc__cli_misuse(of, "--db is empty: nothing would be kept");
     for (int d = 0; o->by; d++) {
         if (d == HSC_N_DETECTORS)
             return hsc__cli_misuse(of, "--by %s: there is no such detector; there are" NAMES, o->by);

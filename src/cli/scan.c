@@ -110,6 +110,7 @@ static int check(hsc__scan *scan)
         scan->n_null = (int)n;
     }
     if (o->query && !*o->query) return hsc__cli_misuse(&command, "--query is empty");
+    if (o->db && !*o->db) return hsc__cli_misuse(&command, "--db is empty: nothing would be kept");
     return hsc__pass_check(&command, &o->pass);
 }
 

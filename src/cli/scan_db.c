@@ -141,6 +141,13 @@ static sqlite3_int64 find_sentence(hsc__scan_db *d, const hsc_pair *pair, int wo
     return id;
 }
 
+/* Whether a stored weight can be one; what somebody else wrote there is computed anew. */
+static bool is_weight(sqlite3_stmt *row, int column)
+{
+    double value = sqlite3_column_double(row, column);
+    return sqlite3_column_type(row, column) == SQLITE_FLOAT && value >= 0 && value < 1.01;
+}
+
 /* Returns the number of heads that were there. */
 static int read_weights(hsc__scan_db *d, sqlite3_int64 sentence, hsc_seen *seen)
 {
@@ -149,6 +156,7 @@ static int read_weights(hsc__scan_db *d, sqlite3_int64 sentence, hsc_seen *seen)
     while (sqlite3_step(d->read) == SQLITE_ROW) {
         int layer = sqlite3_column_int(d->read, 0), head = sqlite3_column_int(d->read, 1);
         if (layer < 0 || layer >= d->n_layers || head < 0 || head >= d->n_heads) continue;
+        if (!is_weight(d->read, 2) || !is_weight(d->read, 3) || !is_weight(d->read, 4)) continue;
         seen[(size_t)layer * (size_t)d->n_heads + (size_t)head] =
             (hsc_seen){(float)sqlite3_column_double(d->read, 2), (float)sqlite3_column_double(d->read, 3),
                        (float)sqlite3_column_double(d->read, 4)};

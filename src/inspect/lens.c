@@ -76,15 +76,16 @@ static double log_sum(const float *x, int n)
     return log(sum) + (double)most;
 }
 
-/* sum p ln(p / q), p and q being the softmax of two rows of logits. */
+/* sum p ln(p / q), p and q being the softmax of two rows of logits; NaN where one of them has no sum. */
 static double divergence(const float *p, double p_sum, const float *q, double q_sum, int n)
 {
     double sum = 0;
+    if (!isfinite(p_sum) || !isfinite(q_sum)) return NAN;
     for (int i = 0; i < n; i++) {
         double log_p = (double)p[i] - p_sum;
         if (log_p > -80) sum += (double)expf((float)log_p) * (log_p - ((double)q[i] - q_sum));
     }
-    return sum > 0 ? sum : 0;
+    return sum < 0 ? 0 : sum;
 }
 
 static int rank_of(const float *x, int n, hsc_token word)

@@ -86,6 +86,11 @@ class NotANumber(Damaged):
                 with self.subTest(part=part, value=value, words=words[0]):
                     self.ends_well(*words)
 
+    def test_no_divergence_from_nan(self):
+        """A model that ends with no numbers is at no distance from anything, and not at distance 0."""
+        got = self.json("lens", "-m", self.checkpoint("attn.c_attn.weight", math.nan), TEXT)
+        self.assertIsNone(got["stages"][0][-1]["kl"])
+
     def test_no_flow_of_nan(self):
         self.bad(1, "rollout", "-m", self.checkpoint("attn.c_attn.weight", math.nan), TEXT, says=["not finite"])
 

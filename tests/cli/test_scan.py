@@ -289,6 +289,19 @@ class SameBits(ScanTest):
         self.good("scan", "-m", TINY, path, "--db", db, "--query", "last")
         self.assertEqual([count(t) for t in ("runs", "sentences")], [2, 196])
 
+    def test_store_spoilt(self):
+        """What stands in the store and can be no weight is computed anew."""
+        path, db = self.write("\n".join(self.many(6))), self.folder / "scan.sqlite"
+        plain = self.json("scan", "-m", TINY, path, "--db", db)
+        for value in ("'abc'", "9e999", "-1"):
+            with sqlite3.connect(db) as base:
+                base.execute(f"UPDATE weights SET a = {value} WHERE sentence = (SELECT min(id) FROM sentences)")
+            base.close()
+            again = self.json("scan", "-m", TINY, path, "--db", db)
+            self.assertEqual((again["n_loaded"], again["heads"]), (5, plain["heads"]), value)
+        for command in (("scan", "-m", TINY, path), ("detect", "-m", TINY)):
+            self.bad(2, *command, "--db", "", says=["--db is empty"])
+
     def test_killed(self):
         """A run that is killed goes on where it stopped."""
         lines = [line.replace("ball", thing) for thing in ("ball", "hat", "cake", "dog", "cat", "box", "toy", "car")
