@@ -9,7 +9,7 @@ void hsc__avx512_row_received(const float *p, int n, float most, int64_t *acc)
 {
     const __m512 unit = _mm512_set1_ps((float)((int64_t)1 << HSC__RECEIVED_BITS));
     if (any_odd(p, n, most)) {
-        add_carefully(p, n, most, acc);
+        hsc__ref_row_received(p, n, most, acc);
         return;
     }
     for (int i = 0; i < n; i += VL) {

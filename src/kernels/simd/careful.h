@@ -1,7 +1,8 @@
-/* row_received where some of the weights may be no numbers, or too large. */
+/* Rows of weights of which some may be no numbers, or too large: row_received leaves them to the reference. */
 #ifndef HSC_KERNELS_SIMD_CAREFUL_H
 #define HSC_KERNELS_SIMD_CAREFUL_H
 
+#include "kernels/ref/ref.h"
 #include "kernels/simd/isa.h"
 
 /* Whether there are any: the bits of a float's size, as an integer, rise with it, and those of a NaN are above all. A
@@ -16,14 +17,6 @@ static bool any_odd(const float *p, int n, float most)
         largest = bits > largest ? bits : largest;
     }
     return largest > limit;
-}
-
-static void add_carefully(const float *p, int n, float most, int64_t *acc)
-{
-    for (int i = 0; i < n; i++) {
-        if (fabsf(p[i]) <= most) acc[i] += llrintf(p[i] * (float)((int64_t)1 << HSC__RECEIVED_BITS));
-        else acc[i] = HSC__RECEIVED_NAN;
-    }
 }
 
 #endif

@@ -10,7 +10,7 @@ void KERNEL(row_received)(const float *p, int n, float most, int64_t *acc)
     const double unit = (double)((int64_t)1 << HSC__RECEIVED_BITS), units_end = 0x1.8p52;
     int64_t base;
     if (any_odd(p, n, most)) {
-        add_carefully(p, n, most, acc);
+        hsc__ref_row_received(p, n, most, acc);
         return;
     }
     memcpy(&base, &units_end, sizeof base);
