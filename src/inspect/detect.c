@@ -3,7 +3,7 @@
  * and the text have a pile of results each.
  */
 #include "inspect/detect.h"
-#include "inspect/texts.h"
+#include "model/texts.h"
 
 #include "base/status.h"
 

@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "inspect/detect.h"
 #include "inspect/team.h"
-#include "inspect/texts.h"
+#include "model/texts.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  */
 #include "base/status.h"
 #include "inspect/detect.h"
-#include "inspect/texts.h"
+#include "model/texts.h"
 
 #include <string.h>
 

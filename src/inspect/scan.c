@@ -1,6 +1,6 @@
 /* The scan as an object: prepared, loaded from the store or run, tabulated. What it holds is read-only afterwards. */
 #include "inspect/scan.h"
-#include "inspect/texts.h"
+#include "model/texts.h"
 
 #include "base/status.h"
 #include "inspect/team.h"

@@ -335,6 +335,15 @@ hsc_status hsc__source_rows(const hsc__source *src, const char *name, int *out, 
     return HSC_OK;
 }
 
+hsc_status hsc__meta_sizes(const hsc__source *src, hsc_config *out, hsc_error *err)
+{
+    HSC_TRY(hsc__meta_int(src, "embedding_length", 1 << 20, &out->d_model, err));
+    HSC_TRY(hsc__meta_int(src, "block_count", 4096, &out->n_layers, err));
+    HSC_TRY(hsc__meta_int(src, "attention.head_count", 4096, &out->n_heads, err));
+    HSC_TRY(hsc__meta_int(src, "context_length", 1 << 24, &out->n_ctx, err));
+    return hsc__meta_int(src, "feed_forward_length", 1 << 24, &out->d_mlp, err);
+}
+
 hsc_status hsc__meta_vocab(const hsc__source *src, int *out, hsc_error *err)
 {
     HSC_TRY(hsc__source_rows(src, "token_embd.weight", out, err));

@@ -101,6 +101,8 @@ hsc_status hsc__meta_string(const hsc__source *src, const char *key, const char 
                             hsc_error *err);
 /* The vocabulary of a GGUF model: rows of token_embd.weight. */
 hsc_status hsc__meta_vocab(const hsc__source *src, int *out, hsc_error *err);
+/* d_model, n_layers, n_heads, n_ctx and d_mlp: the keys that every architecture of one stack has. */
+hsc_status hsc__meta_sizes(const hsc__source *src, hsc_config *out, hsc_error *err);
 /* Rows of a matrix; 0 when there is no such tensor. */
 hsc_status hsc__source_rows(const hsc__source *src, const char *name, int *out, hsc_error *err);
 

@@ -3,17 +3,12 @@
 #include "base/alloc.h"
 #include "headscope/tasks.h"
 #include "model/session.h"
+#include "model/texts.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { BATCH_TOKENS = 2048 };
-
-/* The stack of blocks whose output it is. */
-static const hsc_config *stack(const hsc_session *s)
-{
-    return s->encoder ? &s->encoder->desc->config : &s->desc->config;
-}
 
 /* One pass: sums [n_seqs][d_model] in double, for a mean over hundreds of tokens to round once. */
 typedef struct pool {
@@ -61,7 +56,7 @@ static hsc_status run_batch(hsc_session *s, const hsc_token *ids, const int32_t 
     p->lengths = lengths;
     memset(p->sums, 0, (size_t)n_seqs * (size_t)p->d_model * sizeof *p->sums);
     hsc_session_reset(s);
-    return s->encoder ? hsc_session_read_source(s, &batch, err) : hsc_forward(s, &batch, err);
+    return hsc__texts_forward(s, &batch, err);
 }
 
 static hsc_status run_batches(hsc_session *s, const hsc_token *ids, const int *lengths, int n_seqs,
@@ -84,7 +79,8 @@ static hsc_status run_batches(hsc_session *s, const hsc_token *ids, const int *l
 hsc_status hsc_embed(hsc_session *s, const hsc_token *ids, const int *seq_lengths, int n_seqs, const hsc_embedding *how,
                      float *out, hsc_error *err)
 {
-    int d = stack(s)->d_model;
+    const hsc_config *stack = hsc__texts_config(s->model); /* whose output it is */
+    int d = stack->d_model;
     hsc_site norm = s->encoder ? HSC_ENC_LN_FINAL : HSC_LN_FINAL,
              last = s->encoder ? HSC_ENC_RESID_POST : HSC_RESID_POST;
     bool has_norm = hsc_model_has_site(s->model, norm) != 0;
@@ -96,7 +92,7 @@ hsc_status hsc_embed(hsc_session *s, const hsc_token *ids, const int *seq_length
     p.sums = hsc__calloc((size_t)s->max_seqs, (size_t)d * sizeof *p.sums);
     if (!p.sums) return hsc__fail_memory(err, (size_t)s->max_seqs * (size_t)d * sizeof *p.sums, "embeddings");
     hsc_observer observer = {
-        .site = has_norm ? norm : last, .layer = has_norm ? 0 : stack(s)->n_layers - 1, .fn = add_rows, .user = &p};
+        .site = has_norm ? norm : last, .layer = has_norm ? 0 : stack->n_layers - 1, .fn = add_rows, .user = &p};
     hsc_session_observe_clear(s);
     hsc_status status = hsc_session_observe(s, &observer, err);
     if (status == HSC_OK) status = run_batches(s, ids, seq_lengths, n_seqs, how, &p, out, err);

@@ -2,6 +2,7 @@
  * folder of its own; GGUF has one number. */
 #include "base/alloc.h"
 #include "model/model.h"
+#include "model/texts.h"
 #include "tasks/settings.h"
 
 #include <string.h>
@@ -91,8 +92,7 @@ static hsc_status read_folder(const hsc_model *model, hsc_embedding *out, hsc_er
         status = hsc__settings_load(&config, model->path, "sentence_bert_config.json", &path, err);
     const json_t *most = json_object_get(config, "max_seq_length");
     json_int_t n = json_is_integer(most) ? json_integer_value(most) : 0;
-    int n_ctx = model->desc.encoder ? model->desc.encoder->config.n_ctx : model->desc.config.n_ctx;
-    if (status == HSC_OK && n > 0 && n < n_ctx) out->max_tokens = (int)n;
+    if (status == HSC_OK && n > 0 && n < hsc__texts_config(model)->n_ctx) out->max_tokens = (int)n;
     json_decref(config);
     hsc__string_free(&path);
     hsc__string_free(&module_path);

@@ -233,11 +233,7 @@ hsc_status hsc__bert_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err
     hsc_config *c = &desc->config;
     double eps;
     bool causal;
-    HSC_TRY(hsc__meta_int(src, "embedding_length", 1 << 20, &c->d_model, err));
-    HSC_TRY(hsc__meta_int(src, "block_count", 4096, &c->n_layers, err));
-    HSC_TRY(hsc__meta_int(src, "attention.head_count", 4096, &c->n_heads, err));
-    HSC_TRY(hsc__meta_int(src, "context_length", 1 << 24, &c->n_ctx, err));
-    HSC_TRY(hsc__meta_int(src, "feed_forward_length", 1 << 24, &c->d_mlp, err));
+    HSC_TRY(hsc__meta_sizes(src, c, err));
     HSC_TRY(hsc__meta_double(src, "attention.layer_norm_epsilon", 1e-12, &eps, err));
     HSC_TRY(hsc__meta_bool(src, "attention.causal", false, &causal, err));
     HSC_FAIL_IF(causal, HSC_EUNSUPPORTED, "%s: key bert.attention.causal: true is not supported", src->path);

@@ -245,11 +245,7 @@ hsc_status hsc__decoder_gguf_sizes(hsc__source *src, hsc__desc *desc, hsc_error 
     hsc_config *c = &desc->config;
     int d_value, experts;
     double eps;
-    HSC_TRY(hsc__meta_int(src, "embedding_length", 1 << 20, &c->d_model, err));
-    HSC_TRY(hsc__meta_int(src, "block_count", 4096, &c->n_layers, err));
-    HSC_TRY(hsc__meta_int(src, "attention.head_count", 4096, &c->n_heads, err));
-    HSC_TRY(hsc__meta_int(src, "context_length", 1 << 24, &c->n_ctx, err));
-    HSC_TRY(hsc__meta_int(src, "feed_forward_length", 1 << 24, &c->d_mlp, err));
+    HSC_TRY(hsc__meta_sizes(src, c, err));
     HSC_TRY(hsc__meta_int_or(src, "attention.head_count_kv", c->n_heads, 1, c->n_heads, &c->n_kv_heads, err));
     HSC_TRY(
         hsc__meta_int_or(src, "attention.key_length", c->d_model / c->n_heads, 1, HSC__MAX_D_HEAD, &c->d_head, err));

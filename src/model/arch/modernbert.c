@@ -179,11 +179,7 @@ hsc_status hsc__modernbert_from_gguf(hsc__source *src, hsc__desc *desc, hsc_erro
     hsc__rope full, local;
     double eps, theta;
     int window, every;
-    HSC_TRY(hsc__meta_int(src, "embedding_length", 1 << 20, &c->d_model, err));
-    HSC_TRY(hsc__meta_int(src, "block_count", 4096, &c->n_layers, err));
-    HSC_TRY(hsc__meta_int(src, "attention.head_count", 4096, &c->n_heads, err));
-    HSC_TRY(hsc__meta_int(src, "context_length", 1 << 24, &c->n_ctx, err));
-    HSC_TRY(hsc__meta_int(src, "feed_forward_length", 1 << 24, &c->d_mlp, err));
+    HSC_TRY(hsc__meta_sizes(src, c, err));
     HSC_TRY(hsc__meta_double(src, "attention.layer_norm_epsilon", 1e-5, &eps, err));
     HSC_TRY(hsc__meta_int_or(src, "attention.sliding_window", LOCAL_ATTENTION, 1, 1 << 24, &window, err));
     HSC_TRY(hsc__meta_int_or(src, "attention.sliding_window_pattern", GLOBAL_EVERY, 1, 4096, &every, err));

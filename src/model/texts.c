@@ -1,5 +1,5 @@
 /* Texts read by themselves. */
-#include "inspect/texts.h"
+#include "model/texts.h"
 
 #include "base/status.h"
 

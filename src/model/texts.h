@@ -1,9 +1,9 @@
 /*
  * Texts that are read by themselves, whatever the model: a stack of blocks runs them, of an encoder-decoder the
- * encoder. What looks at the patterns of such texts alone (scan, detect, drift) asks here which heads these are.
+ * encoder. What reads such texts alone (scan, detect, drift, embeddings) asks here which blocks these are.
  */
-#ifndef HSC_INSPECT_TEXTS_H
-#define HSC_INSPECT_TEXTS_H
+#ifndef HSC_MODEL_TEXTS_H
+#define HSC_MODEL_TEXTS_H
 
 #include "model/model.h"
 
