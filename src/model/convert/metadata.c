@@ -209,8 +209,9 @@ static uint32_t pooling_of(const hsc__convert *c)
 
 static void put_bert(const hsc__convert *c, hsc__gguf_writer *w)
 {
+    uint32_t pooling = pooling_of(c);
     put_flag(c, w, "attention.causal", false);
-    if (pooling_of(c)) put_key(c, w, "pooling_type", pooling_of(c));
+    if (pooling) put_key(c, w, "pooling_type", pooling);
     hsc__gguf_put_u32(w, "tokenizer.ggml.token_type_count", (uint32_t)c->model->desc.config.n_segments);
 }
 
@@ -287,13 +288,19 @@ static int add_gpt2(json_t *o, const hsc__desc *d)
            set(o, "layer_norm_epsilon", short_real((double)d->norm_eps));
 }
 
+/* By the names that all but GPT-2 have. */
+static int add_sizes(json_t *o, const hsc_config *c)
+{
+    return set_int(o, "hidden_size", c->d_model) | set_int(o, "num_hidden_layers", c->n_layers) |
+           set_int(o, "num_attention_heads", c->n_heads) | set_int(o, "intermediate_size", c->d_mlp) |
+           set_int(o, "max_position_embeddings", c->n_ctx);
+}
+
 static int add_llama(json_t *o, const hsc__desc *d)
 {
     const hsc_config *c = &d->config;
-    return set_int(o, "hidden_size", c->d_model) | set_int(o, "num_hidden_layers", c->n_layers) |
-           set_int(o, "num_attention_heads", c->n_heads) | set_int(o, "num_key_value_heads", c->n_kv_heads) |
-           set_int(o, "head_dim", c->d_head) | set_int(o, "intermediate_size", c->d_mlp) |
-           set_int(o, "max_position_embeddings", c->n_ctx) | set(o, "rms_norm_eps", short_real((double)d->norm_eps)) |
+    return add_sizes(o, c) | set_int(o, "num_key_value_heads", c->n_kv_heads) | set_int(o, "head_dim", c->d_head) |
+           set(o, "rms_norm_eps", short_real((double)d->norm_eps)) |
            set(o, "attention_bias", json_boolean(d->layers[0].w_q.bias != NULL)) |
            set(o, "mlp_bias", json_boolean(d->layers[0].w_in.bias != NULL)) |
            (strncmp(c->arch, "qwen", 4) == 0 ? set(o, "use_sliding_window", json_false()) : 0);
@@ -302,9 +309,7 @@ static int add_llama(json_t *o, const hsc__desc *d)
 static int add_neox(json_t *o, const hsc__desc *d, double theta)
 {
     const hsc_config *c = &d->config;
-    return set_int(o, "hidden_size", c->d_model) | set_int(o, "num_hidden_layers", c->n_layers) |
-           set_int(o, "num_attention_heads", c->n_heads) | set_int(o, "intermediate_size", c->d_mlp) |
-           set_int(o, "max_position_embeddings", c->n_ctx) | set(o, "hidden_act", json_string("gelu")) |
+    return add_sizes(o, c) | set(o, "hidden_act", json_string("gelu")) |
            set(o, "layer_norm_eps", short_real((double)d->norm_eps)) |
            set(o, "use_parallel_residual", json_boolean(d->parallel)) | set(o, "attention_bias", json_true()) |
            set(o, "rotary_pct", json_real(2.0 * d->layers[0].rope.half / c->d_head)) |
@@ -314,10 +319,8 @@ static int add_neox(json_t *o, const hsc__desc *d, double theta)
 static int add_bert(json_t *o, const hsc__desc *d)
 {
     const hsc_config *c = &d->config;
-    return set_int(o, "hidden_size", c->d_model) | set_int(o, "num_hidden_layers", c->n_layers) |
-           set_int(o, "num_attention_heads", c->n_heads) | set_int(o, "intermediate_size", c->d_mlp) |
-           set_int(o, "max_position_embeddings", c->n_ctx) | set_int(o, "type_vocab_size", c->n_segments) |
-           set(o, "hidden_act", json_string("gelu")) | set(o, "layer_norm_eps", short_real((double)d->norm_eps));
+    return add_sizes(o, c) | set_int(o, "type_vocab_size", c->n_segments) | set(o, "hidden_act", json_string("gelu")) |
+           set(o, "layer_norm_eps", short_real((double)d->norm_eps));
 }
 
 static json_t *rope_object(const hsc__desc *d, double theta)
