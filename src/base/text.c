@@ -284,6 +284,17 @@ static locale_t c_locale(void)
     return fresh;
 }
 
+bool hsc__next_line(const char *text, size_t n, size_t *at, const char **line, size_t *n_line)
+{
+    if (*at >= n) return false;
+    const char *start = text + *at, *end = memchr(start, '\n', n - *at);
+    size_t length = end ? (size_t)(end - start) : n - *at;
+    *at += length + (end != NULL);
+    *line = start;
+    *n_line = length && start[length - 1] == '\r' ? length - 1 : length;
+    return true;
+}
+
 bool hsc__parse_double(const char *text, double *out)
 {
     locale_t c = c_locale();

@@ -18,6 +18,9 @@ int hsc__utf8_write(int32_t code_point, char *out);
 /* n, or less when the text ends inside a character that could still become whole: the length up to that character. */
 size_t hsc__utf8_prefix(const char *text, size_t n);
 
+/* The next line of text[*at..n), without "\n" or "\r\n"; *n_line may be 0. Moves *at behind it. False at the end. */
+bool hsc__next_line(const char *text, size_t n, size_t *at, const char **line, size_t *n_line);
+
 bool hsc__utf8_valid(const char *text, size_t n);
 
 /* A growing byte string, always NUL-terminated once it is not empty. Zero it before use. A failed append sets

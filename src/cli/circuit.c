@@ -126,13 +126,9 @@ static hsc_status read_names(job *j, hsc_error *err)
             status = add_name(j, standard_names[i], strlen(standard_names[i]), err);
     } else {
         status = hsc__cli_read(j->v->names, &text, err);
-        for (size_t at = 0; status == HSC_OK && at < text.n;) {
-            const char *name = text.data + at, *end = memchr(name, '\n', text.n - at);
-            size_t n = end ? (size_t)(end - name) : text.n - at;
-            at += n + 1;
-            if (n && name[n - 1] == '\r') n--;
+        const char *name;
+        for (size_t at = 0, n; status == HSC_OK && hsc__next_line(text.data, text.n, &at, &name, &n);)
             if (n) status = add_name(j, name, n, err);
-        }
         hsc__string_free(&text);
     }
     if (status == HSC_OK && !j->names.n)

@@ -107,12 +107,9 @@ static hsc_status read_texts(job *j, const hsc__args *args, hsc_error *err)
 {
     for (int i = 0; i < args->n; i++) HSC_TRY(add_text(j, args->list[i], strlen(args->list[i]), err));
     if (j->v->file) HSC_TRY(hsc__cli_read(j->v->file, &j->text, err));
-    for (size_t start = 0, number = 1; start < j->text.n; number++) {
-        const char *line = j->text.data + start, *end = memchr(line, '\n', j->text.n - start);
-        size_t n = end ? (size_t)(end - line) : j->text.n - start;
-        HSC_TRY(add_line(j, number, line, n && line[n - 1] == '\r' ? n - 1 : n, err));
-        start += n + 1;
-    }
+    const char *line;
+    for (size_t at = 0, n, number = 1; hsc__next_line(j->text.data, j->text.n, &at, &line, &n); number++)
+        HSC_TRY(add_line(j, number, line, n, err));
     j->n = j->v->pairs ? j->n_texts / 2 : j->n_texts;
     HSC_FAIL_IF(j->n == 0, HSC_EINVAL, "%s: holds no text", j->v->file);
     HSC_FAIL_IF(j->n > INT32_MAX, HSC_EINVAL, "%s: holds too many texts", j->v->file);

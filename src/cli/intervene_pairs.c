@@ -119,16 +119,13 @@ static hsc_status read_prompts(const hsc__pair_reader *r, const char *path, cons
                                hsc_error *err)
 {
     int n_lines = 0, line = 1;
-    for (size_t start = 0; start < text->n; line++) {
-        const char *end = memchr(text->data + start, '\n', text->n - start);
-        size_t n = end ? (size_t)(end - text->data) - start : text->n - start, kept = n;
-        if (kept && text->data[start + kept - 1] == '\r') kept--;
-        if (kept) {
-            if (limit && ++n_lines > limit) break;
-            hsc_status status = read_line(r, text->data + start, kept, line, err);
-            if (status != HSC_OK) return hsc__fail_prefix(err, status, "%s: line %d", path, line);
-        }
-        start += n + 1;
+    const char *bytes;
+    size_t n;
+    for (size_t at = 0; hsc__next_line(text->data, text->n, &at, &bytes, &n); line++) {
+        if (!n) continue;
+        if (limit && ++n_lines > limit) break;
+        hsc_status status = read_line(r, bytes, n, line, err);
+        if (status != HSC_OK) return hsc__fail_prefix(err, status, "%s: line %d", path, line);
     }
     return HSC_OK;
 }

@@ -210,12 +210,10 @@ static hsc_status run_lines(hsc__score *j, tally *t, question *q, hsc_error *err
 {
     hsc__string text = {0};
     hsc_status status = hsc__cli_read(j->o->choices, &text, err);
-    for (size_t start = 0; status == HSC_OK && start < text.n;) {
-        const char *end = memchr(text.data + start, '\n', text.n - start);
-        size_t n = end ? (size_t)(end - text.data) - start : text.n - start;
+    const char *line;
+    for (size_t at = 0, n; status == HSC_OK && hsc__next_line(text.data, text.n, &at, &line, &n);) {
         q->line++;
-        if (strspn(text.data + start, " \t\r\n") < n) status = run_line(j, t, q, text.data + start, n, err);
-        start += n + 1;
+        if (strspn(line, " \t\r\n") < n) status = run_line(j, t, q, line, n, err);
     }
     if (status == HSC_OK && t->n == 0) status = hsc__fail(err, HSC_EFORMAT, 0, "%s: holds no question", j->o->choices);
     hsc__string_free(&text);

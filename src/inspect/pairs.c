@@ -8,17 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool hsc__pairs_next_line(const char *bytes, size_t n, size_t *at, const char **line, size_t *n_line)
-{
-    if (*at >= n) return false;
-    const char *start = bytes + *at, *end = memchr(start, '\n', n - *at);
-    size_t length = end ? (size_t)(end - start) : n - *at;
-    *at += length + (end != NULL);
-    *line = start;
-    *n_line = length && start[length - 1] == '\r' ? length - 1 : length;
-    return true;
-}
-
 char *hsc__pairs_text(hsc_pairs *pairs, const char *text, size_t n)
 {
     return hsc__arena_strndup(&pairs->arena, text, n);
@@ -106,7 +95,7 @@ static bool is_jsonl(const char *bytes, size_t n)
 {
     const char *line;
     size_t at = 0, n_line;
-    while (hsc__pairs_next_line(bytes, n, &at, &line, &n_line)) {
+    while (hsc__next_line(bytes, n, &at, &line, &n_line)) {
         if (n_line == 0 || line[0] == '#') continue;
         size_t name = 1;
         while (is_blank(line[n_line - 1]) && n_line > 1) n_line--;

@@ -16,9 +16,6 @@ struct hsc_pairs {
     const char *name; /* of the file, for messages */
 };
 
-/* A line as the file has it, without its end; n may be 0. Moves *at to the next. False at the end. */
-bool hsc__pairs_next_line(const char *bytes, size_t n, size_t *at, const char **line, size_t *n_line);
-
 /* HSC_ENOMEM or HSC_OK, as for everything that adds. */
 hsc_status hsc__pairs_skip(hsc_pairs *pairs, int line, hsc_error *err, const char *format, ...) HSC_PRINTF(4, 5);
 hsc_status hsc__pairs_add(hsc_pairs *pairs, const hsc_pair *pair, hsc_error *err);

@@ -3,6 +3,7 @@
  * fields are strict: what is missing or null leaves the line out, with the reason.
  */
 #include "base/status.h"
+#include "base/text.h"
 #include "formats/json.h"
 #include "inspect/pairs.h"
 
@@ -337,7 +338,7 @@ static hsc_status read_lines(reader *r, const char *bytes, size_t n, hsc_error *
 {
     const char *line;
     size_t at = 0, n_line;
-    for (int number = 1; hsc__pairs_next_line(bytes, n, &at, &line, &n_line); number++) {
+    for (int number = 1; hsc__next_line(bytes, n, &at, &line, &n_line); number++) {
         if (n_line && line[0] != '#') HSC_TRY(add_line(r, line, n_line, number, err));
     }
     HSC_TRY(index_ids(r, err));

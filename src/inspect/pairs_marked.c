@@ -137,7 +137,7 @@ hsc_status hsc__pairs_marked(hsc_pairs *pairs, const char *bytes, size_t n, hsc_
     const char *line;
     size_t at = 0, n_line;
     int place = 0;
-    for (int number = 1; hsc__pairs_next_line(bytes, n, &at, &line, &n_line); number++) {
+    for (int number = 1; hsc__next_line(bytes, n, &at, &line, &n_line); number++) {
         if (n_line == 0 || line[0] == '#') continue;
         HSC_TRY(read_line(pairs, line, n_line, number, place++, err));
     }

@@ -80,8 +80,6 @@ const json_t *hsc__load_steps(const json_t *json, const char *field);
 
 /* "type" of a component, or NULL when it is no object or has none. */
 const char *hsc__type_of(const json_t *json);
-/* The next line of text[*at..n) without its line ending; *at moves behind it. */
-hsc__bytes hsc__next_line(const char *text, size_t n, size_t *at);
 /* vocab.json, {"token": id}, whose text the tokenizer keeps. */
 hsc_status hsc__load_vocab_json(hsc_tokenizer *t, const char *path, hsc_error *err);
 /* A copy in the tokenizer's arena; data NULL when memory is out. */

@@ -6,23 +6,14 @@
 
 #include <string.h>
 
-hsc__bytes hsc__next_line(const char *text, size_t n, size_t *at)
-{
-    const char *start = text + *at, *end = memchr(start, '\n', n - *at);
-    size_t length = end ? (size_t)(end - start) : n - *at;
-    *at += length + (end != NULL);
-    if (length && start[length - 1] == '\r') length--;
-    return (hsc__bytes){start, length};
-}
-
 /* Lines are "left right". A line that starts with #version is none; "# #" is a merge like any other. */
 static hsc_status read_merges(hsc_tokenizer *t, const char *text, size_t n, const char *path, hsc_error *err)
 {
     uint32_t rank = 0;
     size_t number = 1;
     HSC_FAIL_IF(!hsc__utf8_valid(text, n), HSC_EFORMAT, "%s: is not valid UTF-8", path);
-    for (size_t at = 0; at < n; number++) {
-        hsc__bytes line = hsc__next_line(text, n, &at);
+    hsc__bytes line;
+    for (size_t at = 0; hsc__next_line(text, n, &at, &line.data, &line.n); number++) {
         if (line.n == 0 || (line.n >= 8 && memcmp(line.data, "#version", 8) == 0)) continue;
         const char *blank = memchr(line.data, ' ', line.n);
         size_t left = blank ? (size_t)(blank - line.data) : 0;

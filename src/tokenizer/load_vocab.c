@@ -10,8 +10,8 @@ static hsc_status read_tokens(hsc_tokenizer *t, const char *text, size_t n, cons
     HSC_FAIL_IF(n == 0, HSC_EFORMAT, "%s: is empty, a token a line is expected", path);
     HSC_FAIL_IF(!hsc__utf8_valid(text, n), HSC_EFORMAT, "%s: is not valid UTF-8", path);
     hsc_token id = 0;
-    for (size_t at = 0; at < n; id++) {
-        hsc__bytes line = hsc__next_line(text, n, &at);
+    hsc__bytes line;
+    for (size_t at = 0; hsc__next_line(text, n, &at, &line.data, &line.n); id++) {
         hsc_token existing;
         HSC_FAIL_IF(id == 1 << 24, HSC_EFORMAT, "%s: more than %d lines", path, 1 << 24);
         HSC_TRY(hsc__vocab_set(&t->vocab, id, line, HSC__TOKEN_NORMAL, &existing, err));
