@@ -412,6 +412,8 @@ HSC_API int hsc_model_has_site(const hsc_model *model, hsc_site site);
  * decoder's; 1 for a site that exists once, 0 where there is none. */
 HSC_API int hsc_model_site_layers(const hsc_model *model, hsc_site site);
 
+/* Non-zero: the site is weights or scores of attention, a map [n_query][n_key] of each head, and not rows. */
+HSC_API int hsc_site_is_map(hsc_site site);
 /* Non-zero: a row of the site belongs to a token of the source (an encoder's sites, cross_k and cross_v). */
 HSC_API int hsc_site_is_of_source(hsc_site site);
 

@@ -107,12 +107,6 @@ static bool has_heads(hsc_site site, bool *kv)
            (site >= HSC_ENC_Q && site <= HSC_ENC_Z);
 }
 
-bool hsc__patch_is_table(hsc_site site)
-{
-    return site == HSC_PATTERN || site == HSC_ATTN_SCORES || site == HSC_CROSS_PATTERN ||
-           site == HSC_CROSS_ATTN_SCORES || site == HSC_ENC_PATTERN || site == HSC_ENC_ATTN_SCORES;
-}
-
 int hsc__patch_rows(const hsc__patch *j, const hsc__item *item)
 {
     return hsc_site_is_of_source(j->site) ? item->n_source : item->n_tokens;
@@ -129,7 +123,7 @@ static int check_site(hsc__patch *j)
         return hsc__cli_misuse(&command, "--site %s: no layer has such a site; `headscope run --help` lists them",
                                v->site);
     bool heads = has_heads(j->site, &kv);
-    whole = hsc__patch_is_table(j->site);
+    whole = hsc_site_is_map(j->site);
     if (v->by == HSC__BY_HEAD && !heads)
         return hsc__cli_misuse(&command, "--by head: %s is not made of heads", hsc_site_name(j->site));
     if (whole && v->by > HSC__BY_HEAD)

@@ -48,8 +48,6 @@ typedef struct hsc__patch {
 } hsc__patch;
 
 hsc_status hsc__patch_run(hsc__patch *job, hsc_error *err);
-/* Scores or weights: a head's is a plane and not a part of a row. */
-bool hsc__patch_is_table(hsc_site site);
 /* Rows that the patched site has in a text: its tokens, or those of its source. */
 int hsc__patch_rows(const hsc__patch *job, const hsc__item *item);
 int hsc__patch_print(const hsc__patch *job);

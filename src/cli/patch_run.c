@@ -54,7 +54,7 @@ static int first_difference(const hsc__patch *j)
 /* The edit of a cell: what the view of the other run holds there. A head of a table of weights is a whole plane. */
 static hsc_status fill_edit(const hsc__patch *j, const hsc_view *view, int layer, int col, hsc_edit *e, hsc_error *err)
 {
-    bool table = hsc__patch_is_table(j->site);
+    bool table = hsc_site_is_map(j->site);
     size_t row = table ? (size_t)view->shape[2] : (size_t)hsc_site_row(j->opened.model, j->site);
     *e = (hsc_edit){.site = j->site, .layer = layer, .first_pos = first_difference(j), .stride = row};
     e->values = view->data + (size_t)e->first_pos * row;

@@ -279,8 +279,8 @@ static double map_weights(const job *j, hsc_site site)
 {
     const char *name = hsc_site_name(site);
     double n = 0;
-    if (!strstr(name, "pattern") && !strstr(name, "attn_scores")) return 0;
-    bool of_source = strncmp(name, "enc_", 4) == 0, crosses = strncmp(name, "cross_", 6) == 0;
+    if (!hsc_site_is_map(site)) return 0;
+    bool of_source = hsc_site_is_of_source(site), crosses = strncmp(name, "cross_", 6) == 0;
     for (size_t i = 0; i < j->n_seqs; i++) {
         int source = j->lengths[i], own = j->target_lengths ? j->target_lengths[i] : source;
         n += (double)(of_source ? source : own) * (of_source || crosses ? source : own);

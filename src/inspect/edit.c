@@ -10,12 +10,6 @@ static bool is_cross_pattern(hsc_site site)
     return site == HSC_CROSS_ATTN_SCORES || site == HSC_CROSS_PATTERN;
 }
 
-static bool is_pattern(hsc_site site)
-{
-    return site == HSC_ATTN_SCORES || site == HSC_PATTERN || site == HSC_ENC_ATTN_SCORES || site == HSC_ENC_PATTERN ||
-           is_cross_pattern(site);
-}
-
 /* The stack of blocks that has this site. */
 static const hsc_config *stack_of(const hsc_model *model, hsc_site site)
 {
@@ -102,13 +96,13 @@ hsc_status hsc__edit_check(const hsc_edit *e, const hsc_model *model, int n_toke
     int n_rows = hsc_site_is_of_source(e->site) ? n_source : n_tokens;
     HSC_FAIL_IF(hsc_site_per_layer(e->site) && (e->layer < 0 || e->layer >= c->n_layers), HSC_EINVAL,
                 "layer %d does not exist, the model has %d", e->layer, c->n_layers);
-    HSC_FAIL_IF(is_pattern(e->site) && (e->head < 0 || e->head >= c->n_heads), HSC_EINVAL,
+    HSC_FAIL_IF(hsc_site_is_map(e->site) && (e->head < 0 || e->head >= c->n_heads), HSC_EINVAL,
                 "head %d does not exist, a layer has %d", e->head, c->n_heads);
     HSC_FAIL_IF(e->first_pos < 0 || e->n_pos < 0 || e->first_pos >= n_rows || e->n_pos > n_rows - e->first_pos,
                 HSC_EINVAL, "positions %d to %lld do not exist, the text has %d tokens", e->first_pos,
                 (long long)e->first_pos + e->n_pos - 1, n_rows);
     int n_keys = is_cross_pattern(e->site) ? n_source : n_rows;
-    int row = is_pattern(e->site) ? n_keys : hsc_site_row(model, e->site);
+    int row = hsc_site_is_map(e->site) ? n_keys : hsc_site_row(model, e->site);
     HSC_FAIL_IF(e->first < 0 || e->n < 0 || e->first >= row || e->n > row - e->first, HSC_EINVAL,
                 "numbers %d to %lld of %s do not exist, a row has %d", e->first, (long long)e->first + e->n - 1,
                 hsc_site_name(e->site), row);
@@ -126,7 +120,7 @@ static void edit_row(const hsc_edit *e, const float *values, int n, float *x)
 void hsc__edit_apply(const hsc_edit *e, const hsc_block *block)
 {
     if (block->site != e->site || (hsc_site_per_layer(e->site) && block->layer != e->layer)) return;
-    if (is_pattern(e->site) && block->head != e->head) return;
+    if (hsc_site_is_map(e->site) && block->head != e->head) return;
     int low = e->first_pos > block->first_row ? e->first_pos : block->first_row;
     int high = block->first_row + block->n_rows, n = block->row_size - e->first;
     if (e->n_pos && e->first_pos + e->n_pos < high) high = e->first_pos + e->n_pos;

@@ -80,6 +80,12 @@ hsc_site hsc__site_outside(const hsc_session *s, hsc_site site)
     return (hsc_site)outside;
 }
 
+int hsc_site_is_map(hsc_site site)
+{
+    return site == HSC_ATTN_SCORES || site == HSC_PATTERN || site == HSC_CROSS_ATTN_SCORES ||
+           site == HSC_CROSS_PATTERN || site == HSC_ENC_ATTN_SCORES || site == HSC_ENC_PATTERN;
+}
+
 int hsc_site_is_of_source(hsc_site site)
 {
     return site == HSC_CROSS_K || site == HSC_CROSS_V || hsc__site_in_encoder(site) != HSC_N_SITES;

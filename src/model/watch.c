@@ -7,11 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-static bool is_pattern(hsc_site site)
-{
-    return site == HSC_ATTN_SCORES || site == HSC_PATTERN || site == HSC_CROSS_ATTN_SCORES || site == HSC_CROSS_PATTERN;
-}
-
 /* The session that a caller's site belongs to, and what it is called there. */
 static hsc_session *home_of(const hsc_session *session, hsc_site *site)
 {
@@ -110,7 +105,7 @@ hsc_status hsc_session_record(hsc_session *session, const hsc_record *record, hs
     HSC_FAIL_IF(r.head < -1 || r.head >= s->desc->config.n_heads, HSC_EINVAL, "head %d does not exist, a layer has %d",
                 r.head, s->desc->config.n_heads);
     HSC_FAIL_IF(r.query < -1, HSC_EINVAL, "query %d does not exist", r.query);
-    if (!is_pattern(r.site)) r.head = r.query = -1;
+    if (!hsc_site_is_map(r.site)) r.head = r.query = -1;
     bool each = hsc_site_per_layer(r.site) && r.layer < 0;
     int first = each || !hsc_site_per_layer(r.site) ? 0 : r.layer, last = each ? n_layers - 1 : first;
     for (int layer = first; layer <= last; layer++) HSC_TRY(check_recorded(s, &r, layer, err));
@@ -187,7 +182,7 @@ hsc_status hsc__watch_prepare(hsc_session *s, hsc_error *err)
     for (size_t i = 0; i < s->n_kept; i++) {
         hsc__kept *r = &s->kept[i];
         if (r->spec.site == HSC_LOGITS) continue; /* the logits of the pass itself are the record */
-        size_t need = is_pattern(r->spec.site)
+        size_t need = hsc_site_is_map(r->spec.site)
                           ? pattern_offset(s, r, s->n_seqs)
                           : (size_t)s->n_tokens * (size_t)hsc__site_row_size(stack_of(s, r->spec.site), r->spec.site);
         if (need <= r->capacity) continue;
@@ -295,7 +290,7 @@ hsc_status hsc_session_activation(const hsc_session *session, hsc_site site, int
     HSC_FAIL_IF(seq < 0 || seq >= s->n_seqs, HSC_EINVAL, "sequence %d does not exist, the batch had %d", seq,
                 s->n_seqs);
     const hsc__batch_seq *q = &s->seqs[seq];
-    if (is_pattern(site)) {
+    if (hsc_site_is_map(site)) {
         *out =
             (hsc_view){r->data + pattern_offset(s, r, seq), 3, {kept_heads(s, r), kept_queries(r, q), kept_keys(r, q)}};
         return HSC_OK;
