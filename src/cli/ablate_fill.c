@@ -11,38 +11,6 @@ hsc_lab_options hsc__ablate_lab_options(const hsc__ablate *j)
                              .logits = hsc__metric_rows(&j->metric)};
 }
 
-static void free_texts(hsc_texts *texts)
-{
-    hsc__free((void *)(uintptr_t)texts->ids);
-    hsc__free((void *)(uintptr_t)texts->lengths);
-    hsc__free((void *)(uintptr_t)texts->sources);
-    hsc__free((void *)(uintptr_t)texts->source_lengths);
-}
-
-/* The texts end to end, and their sources where they have some. */
-static hsc_status join(const hsc__items *items, hsc_texts *out, hsc_error *err)
-{
-    size_t n = 0, n_source = 0;
-    for (size_t i = 0; i < items->n; i++) n += (size_t)items->list[i].n_tokens;
-    for (size_t i = 0; i < items->n; i++) n_source += (size_t)items->list[i].n_source;
-    hsc_token *ids = hsc__malloc(n * sizeof *ids), *sources = n_source ? hsc__malloc(n_source * sizeof *ids) : NULL;
-    int *lengths = hsc__malloc(items->n * sizeof *lengths), *source_lengths = hsc__malloc(items->n * sizeof *lengths);
-    *out = (hsc_texts){
-        .ids = ids, .lengths = lengths, .n_texts = (int)items->n, .sources = sources, .source_lengths = source_lengths};
-    if (!ids || !lengths || !source_lengths || (n_source && !sources))
-        return hsc__fail_memory(err, (n + n_source) * sizeof *ids, "texts");
-    for (size_t i = 0, at = 0, at_source = 0; i < items->n; i++) {
-        const hsc__item *item = &items->list[i];
-        lengths[i] = item->n_tokens;
-        source_lengths[i] = item->n_source;
-        memcpy(ids + at, item->ids, (size_t)item->n_tokens * sizeof *ids);
-        if (sources) memcpy(sources + at_source, item->source, (size_t)item->n_source * sizeof *ids);
-        at += (size_t)item->n_tokens;
-        at_source += (size_t)item->n_source;
-    }
-    return HSC_OK;
-}
-
 static hsc_status fill_mean(hsc__ablate *j, hsc_site site, const hsc__items *corpus, hsc_error *err)
 {
     hsc_site meant = hsc__ablate_site(j, site);
@@ -52,11 +20,11 @@ static hsc_status fill_mean(hsc__ablate *j, hsc_site site, const hsc__items *cor
     hsc_lab_options o = hsc__ablate_lab_options(j);
     j->fills[site] = hsc__malloc(n * sizeof(float));
     if (!j->fills[site]) return hsc__fail_memory(err, n * sizeof(float), "means");
-    hsc_status status = join(corpus, &texts, err);
+    hsc_status status = hsc__items_join(corpus, &texts, err);
     if (status == HSC_OK)
         status = hsc_site_mean(j->opened.model, meant, &texts, j->options->by_position, &o, j->fills[site], err);
     j->n_fill = n_pos;
-    free_texts(&texts);
+    hsc__joined_free(&texts);
     return status;
 }
 

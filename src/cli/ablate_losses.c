@@ -1,5 +1,6 @@
 /* What an ablated set does to the loss token by token, and by how far into the text a token stands. */
 #include "cli/ablate.h"
+#include "cli/heads.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -187,8 +188,7 @@ hsc_status hsc__ablate_json_losses(const hsc__ablate *j, json_t *root, hsc_error
         json_object_set_new(o, "ablated", hsc__json_number(r->ablated));
         json_object_set_new(o, "effect", hsc__json_number(r->ablated - r->clean));
         if (j->n_controls) json_object_set_new(o, "control", hsc__json_number(r->control - r->clean));
-        if (!isnan(r->ci.low))
-            json_object_set_new(o, "ci", json_pack("[o,o]", hsc__json_number(r->ci.low), hsc__json_number(r->ci.high)));
+        if (!isnan(r->ci.low)) json_object_set_new(o, "ci", hsc__json_interval(r->ci));
         json_array_append_new(list, o);
     }
     json_object_set_new(root, "ranges", list);

@@ -331,9 +331,7 @@ static json_t *json_target(const hsc__ablate *j, const hsc__target *t)
 {
     json_t *o = json_pack("{s:s,s:o,s:o,s:o}", "kind", kind_name(t), "ablated", json_units(j, t), "value",
                           hsc__json_number(t->value), "effect", hsc__json_number(t->effect));
-    if (j->n_clusters > 1)
-        json_object_set_new(o, "ci",
-                            json_pack("[o,o]", hsc__json_number(t->interval.low), hsc__json_number(t->interval.high)));
+    if (j->n_clusters > 1) json_object_set_new(o, "ci", hsc__json_interval(t->interval));
     if (j->options->pairs) json_object_set_new(o, "right", json_integer(t->n_right));
     return o;
 }

@@ -358,10 +358,7 @@ static json_t *json_part(const job *j, int i)
     json_t *object = json_pack(
         "{s:s,s:o,s:o,s:o}", "kind", kind_name(p), "layer", p->layer >= 0 ? json_integer(p->layer) : json_null(),
         "head", p->head >= 0 ? json_integer(p->head) : json_null(), "value", hsc__json_number(j->means[i]));
-    if (j->n_clusters > 1)
-        json_object_set_new(
-            object, "ci",
-            json_pack("[o,o]", hsc__json_number(j->intervals[i].low), hsc__json_number(j->intervals[i].high)));
+    if (j->n_clusters > 1) json_object_set_new(object, "ci", hsc__json_interval(j->intervals[i]));
     const double *sources = sources_of(a, p);
     if (sources) json_object_set_new(object, "sources", hsc__json_numbers(sources, (size_t)a->n_tokens));
     return object;

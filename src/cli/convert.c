@@ -4,8 +4,6 @@
  */
 #include "cli/shared.h"
 
-#include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -50,23 +48,6 @@ static const hsc__command command = {
     .max_args = 0,
 };
 
-static atomic_bool stop_asked; /* Ctrl-C may come to any thread */
-
-static void on_interrupt(int signal_number)
-{
-    (void)signal_number;
-    stop_asked = true;
-}
-
-/* A second Ctrl-C ends the program at once. Where it is ignored (nohup) it stays ignored. */
-static void catch_interrupt(void)
-{
-    struct sigaction previous, action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    if (sigaction(SIGINT, NULL, &previous) == 0 && previous.sa_handler == SIG_IGN) return;
-    sigaction(SIGINT, &action, NULL);
-}
-
 static int on_event(void *user, const hsc_convert_event *event)
 {
     (void)user;
@@ -76,7 +57,7 @@ static int on_event(void *user, const hsc_convert_event *event)
     } else if (event->total) {
         hsc__cli_progress("%3.0f%%  %s", 100 * (double)event->done / (double)event->total, event->tensor);
     }
-    return stop_asked;
+    return hsc__cli_interrupted();
 }
 
 static void add_size(hsc__string *out, uint64_t n_bytes)
@@ -134,10 +115,11 @@ static int convert(const values *v, const char *path)
         wanted.recast = 1;
         wanted.dtype = dtypes[v->dtype];
     }
-    catch_interrupt();
+    hsc__cli_hold_interrupt(true);
     hsc_status status = hsc_convert(path, v->output, &wanted, &report, &err);
     hsc__cli_progress_end();
     if (status == HSC_OK) return print_report(v, &report);
+    hsc__cli_forget_interrupt(); /* where it stopped is told */
     int exit_status = hsc__cli_fail(&err);
     struct stat info;
     if (status == HSC_EINVAL && !v->force && stat(v->output, &info) == 0) hsc__cli_hint("--force replaces it");

@@ -113,6 +113,10 @@ hsc_status hsc__read_pairs(const hsc__pair_reader *reader, const char *path, int
 /* Whether both wordings say the same up to the query, so that nothing tells their answers apart there. */
 bool hsc__same_prompt(const hsc_pair *pair);
 
+/* The texts end to end, and their sources where they have some. Free with hsc__joined_free, whatever the status. */
+hsc_status hsc__items_join(const hsc__items *items, hsc_texts *out, hsc_error *err);
+void hsc__joined_free(hsc_texts *texts);
+
 void hsc__items_drop_last(hsc__items *items);
 hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err);
 /* "over 20 texts in 10 clusters; 1 line left out: line 3 (why)", a line; and the left-out lines as JSON. */

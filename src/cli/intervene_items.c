@@ -131,18 +131,46 @@ hsc_status hsc__items_add_lines(hsc__items *items, const hsc__opened *opened, co
     hsc__string text = {0};
     hsc_status status = hsc__cli_read(path, &text, err);
     size_t before = items->n;
-    for (size_t start = 0, line = 1; status == HSC_OK && start < text.n; line++) {
+    const char *bytes;
+    for (size_t at = 0, n, line = 1; status == HSC_OK && hsc__next_line(text.data, text.n, &at, &bytes, &n); line++) {
         if (limit && items->n - before >= (size_t)limit) break;
-        const char *end = memchr(text.data + start, '\n', text.n - start);
-        size_t n = end ? (size_t)(end - text.data) - start : text.n - start, kept = n;
-        if (kept && text.data[start + kept - 1] == '\r') kept--;
-        if (kept) status = hsc__items_add_text(items, opened, text.data + start, kept, flags, err);
+        if (n) status = hsc__items_add_text(items, opened, bytes, n, flags, err);
         if (status != HSC_OK) status = hsc__fail_prefix(err, status, "%s: line %zu", path, line);
-        start += n + 1;
     }
     if (status == HSC_OK && items->n == before) status = hsc__fail(err, HSC_EINVAL, 0, "%s: holds no text", path);
     hsc__string_free(&text);
     return status;
+}
+
+void hsc__joined_free(hsc_texts *texts)
+{
+    hsc__free((void *)(uintptr_t)texts->ids);
+    hsc__free((void *)(uintptr_t)texts->lengths);
+    hsc__free((void *)(uintptr_t)texts->sources);
+    hsc__free((void *)(uintptr_t)texts->source_lengths);
+}
+
+hsc_status hsc__items_join(const hsc__items *items, hsc_texts *out, hsc_error *err)
+{
+    size_t n = 0, n_source = 0;
+    for (size_t i = 0; i < items->n; i++) n += (size_t)items->list[i].n_tokens;
+    for (size_t i = 0; i < items->n; i++) n_source += (size_t)items->list[i].n_source;
+    hsc_token *ids = hsc__malloc(n * sizeof *ids), *sources = n_source ? hsc__malloc(n_source * sizeof *ids) : NULL;
+    int *lengths = hsc__malloc(items->n * sizeof *lengths), *source_lengths = hsc__malloc(items->n * sizeof *lengths);
+    *out = (hsc_texts){
+        .ids = ids, .lengths = lengths, .n_texts = (int)items->n, .sources = sources, .source_lengths = source_lengths};
+    if (!ids || !lengths || !source_lengths || (n_source && !sources))
+        return hsc__fail_memory(err, (n + n_source) * sizeof *ids, "texts");
+    for (size_t i = 0, at = 0, at_source = 0; i < items->n; i++) {
+        const hsc__item *item = &items->list[i];
+        lengths[i] = item->n_tokens;
+        source_lengths[i] = item->n_source;
+        memcpy(ids + at, item->ids, (size_t)item->n_tokens * sizeof *ids);
+        if (sources) memcpy(sources + at_source, item->source, (size_t)item->n_source * sizeof *ids);
+        at += (size_t)item->n_tokens;
+        at_source += (size_t)item->n_source;
+    }
+    return HSC_OK;
 }
 
 /* --------------------------------------------------------------------------------------------------- clusters ---- */

@@ -426,9 +426,7 @@ static json_t *pairs_json(const job *j)
     for (int s = 0; s < j->n_stages; s++) {
         const lead *l = &j->leads[s];
         json_t *stage = json_pack("{s:o,s:i}", "lead", hsc__json_number(l->mean), "right", l->n_right);
-        if (j->n_clusters > 1)
-            json_object_set_new(stage, "ci",
-                                json_pack("[o,o]", hsc__json_number(l->ci.low), hsc__json_number(l->ci.high)));
+        if (j->n_clusters > 1) json_object_set_new(stage, "ci", hsc__json_interval(l->ci));
         json_array_append_new(stages, stage);
     }
     json_object_set_new(root, "stages", stages);

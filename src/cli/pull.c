@@ -8,8 +8,6 @@
 #include "base/alloc.h"
 #include "hub/hub.h"
 
-#include <signal.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -46,23 +44,6 @@ static const hsc__command command = {
     .max_args = 1,
     .missing = "the name of the repository to fetch is missing, for instance gpt2",
 };
-
-static atomic_bool stop_asked; /* Ctrl-C may come to any thread */
-
-static void on_interrupt(int signal_number)
-{
-    (void)signal_number;
-    stop_asked = true;
-}
-
-/* A second Ctrl-C ends the program at once. Where it is ignored (nohup) it stays ignored. */
-static void catch_interrupt(void)
-{
-    struct sigaction previous, action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-    sigemptyset(&action.sa_mask);
-    if (sigaction(SIGINT, NULL, &previous) == 0 && previous.sa_handler == SIG_IGN) return;
-    sigaction(SIGINT, &action, NULL);
-}
 
 /* What the progress line is made from. */
 typedef struct meter {
@@ -151,7 +132,7 @@ static void say_file(const hsc__pull_event *event, const char *remark)
 static int on_event(void *user, const hsc__pull_event *event)
 {
     meter *m = user;
-    if (m->quiet) return stop_asked;
+    if (m->quiet) return hsc__cli_interrupted();
     switch (event->what) {
     case HSC__PULL_FILE:
         m->last_time = now();
@@ -170,7 +151,7 @@ static int on_event(void *user, const hsc__pull_event *event)
         m->waiting_for = event->file;
         break;
     }
-    return stop_asked;
+    return hsc__cli_interrupted();
 }
 
 static int pull(const char *name, const hsc__pull_options *wanted)
@@ -178,9 +159,10 @@ static int pull(const char *name, const hsc__pull_options *wanted)
     hsc_error err = {0};
     char *path = NULL;
     if (hsc__hub_check(name, wanted, &err) != HSC_OK) return hsc__cli_misuse(&command, "%s", err.message);
-    catch_interrupt();
+    hsc__cli_hold_interrupt(true);
     hsc_status status = hsc__hub_pull(name, wanted, &path, &err);
     if (status != HSC_OK) {
+        hsc__cli_forget_interrupt(); /* where it stopped is told */
         int exit_status = hsc__cli_fail(&err);
         return status == HSC_ECANCELED ? HSC__EXIT_INTERRUPTED : exit_status;
     }

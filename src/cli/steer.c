@@ -120,30 +120,6 @@ double hsc__steer_length(const hsc__steer *s, int layer)
     return sqrt(sum);
 }
 
-/* The texts of a set end to end; free ids and lengths. */
-static hsc_status join(const hsc__items *items, hsc_texts *out, hsc_error *err)
-{
-    size_t n = 0, at = 0;
-    for (size_t i = 0; i < items->n; i++) n += (size_t)items->list[i].n_tokens;
-    hsc_token *ids = hsc__calloc(n, sizeof *ids);
-    int *lengths = hsc__calloc(items->n, sizeof *lengths);
-    *out = (hsc_texts){.ids = ids, .lengths = lengths, .n_texts = (int)items->n};
-    if (!ids || !lengths) return hsc__fail_memory(err, n * sizeof *ids, "the texts of a direction");
-    for (size_t i = 0; i < items->n; i++) {
-        const hsc__item *item = &items->list[i];
-        memcpy(ids + at, item->ids, (size_t)item->n_tokens * sizeof *ids);
-        lengths[i] = item->n_tokens;
-        at += (size_t)item->n_tokens;
-    }
-    return HSC_OK;
-}
-
-static void free_texts(hsc_texts *texts)
-{
-    hsc__free((void *)(uintptr_t)texts->ids);
-    hsc__free((void *)(uintptr_t)texts->lengths);
-}
-
 static hsc_status make_direction(hsc__steer *s, hsc_error *err)
 {
     const hsc__steer_options *v = s->options;
@@ -155,12 +131,12 @@ static hsc_status make_direction(hsc__steer *s, hsc_error *err)
     HSC_TRY(hsc__items_add_lines(&s->away, &s->opened, v->away, flags, 0, err));
     s->directions = hsc__calloc(n, sizeof *s->directions);
     hsc_status status = s->directions ? HSC_OK : hsc__fail_memory(err, n * sizeof *s->directions, "directions");
-    if (status == HSC_OK) status = join(&s->toward, &toward, err);
-    if (status == HSC_OK) status = join(&s->away, &away, err);
+    if (status == HSC_OK) status = hsc__items_join(&s->toward, &toward, err);
+    if (status == HSC_OK) status = hsc__items_join(&s->away, &away, err);
     if (status == HSC_OK)
         status = hsc_site_difference(s->opened.model, s->site, &toward, &away, v->at, &o, s->directions, err);
-    free_texts(&toward);
-    free_texts(&away);
+    hsc__joined_free(&toward);
+    hsc__joined_free(&away);
     return status;
 }
 

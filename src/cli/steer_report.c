@@ -224,9 +224,7 @@ static json_t *json_point(const hsc__steer *s, int layer, int dose)
     if (s->measured) {
         json_object_set_new(object, "value", hsc__json_number(p->value));
         json_object_set_new(object, "effect", hsc__json_number(p->effect));
-        if (s->n_clusters > 1)
-            json_object_set_new(object, "ci",
-                                json_pack("[o,o]", hsc__json_number(p->ci.low), hsc__json_number(p->ci.high)));
+        if (s->n_clusters > 1) json_object_set_new(object, "ci", hsc__json_interval(p->ci));
         if (s->options->pairs) json_object_set_new(object, "right", json_integer(p->n_right));
         if (s->n_controls)
             json_object_set_new(object, "control",
