@@ -131,7 +131,8 @@ static hsc_status read_names(job *j, hsc_error *err)
             if (n) status = add_name(j, name, n, err);
         hsc__string_free(&text);
     }
-    if (status == HSC_OK && !j->names.n)
+    /* What a head does to words needs no names, so the list that nobody asked for may fit no token there. */
+    if (status == HSC_OK && !j->names.n && (j->v->names || !j->head.given))
         status = hsc__fail(err, HSC_EINVAL, 0, "none of %zu names is one token of %s: --names FILE has others",
                            j->n_named, j->opened.name);
     return status;
@@ -188,7 +189,7 @@ static hsc_status run_head(job *j, hsc_error *err)
     int layer = j->head.layer, head = j->head.head;
     HSC_TRY(read_words(j, err));
     hsc_circuit_options o = run_options(j, &j->names, "words");
-    HSC_TRY(hsc_circuit_run(j->opened.model, layer, head, &o, &j->named, err));
+    if (j->names.n) HSC_TRY(hsc_circuit_run(j->opened.model, layer, head, &o, &j->named, err));
     o = run_options(j, j->words.n ? &j->words : &j->all, "words");
     o.keys = j->all.ids;
     o.n_keys = (int)j->all.n;
@@ -293,11 +294,11 @@ static void add_word_report(const job *j, hsc__string *out, size_t index)
     add_list(j, out, "looks at", c->keys + at, c->key_scores + at);
 }
 
-/* Shares of the names that are among the five first and the five last. */
+/* Shares of the names that are among the five first and the five last; no numbers where no name is a token. */
 static void shares(const job *j, double *copy, double *against)
 {
     const hsc_circuit *c = &j->named;
-    *copy = *against = 0;
+    *copy = *against = c->n_inputs ? 0 : NAN;
     for (int i = 0; i < c->n_inputs; i++) {
         *copy += (double)(c->own_ranks[i] < 5) / c->n_inputs;
         *against += (double)(c->own_ranks[i] >= c->d_vocab - 5) / c->n_inputs;
@@ -330,10 +331,13 @@ static int print_head(const job *j)
     hsc__string_printf(&out, " on %zu words through the %s, compute %s\n", j->all.n,
                        j->head.layer ? "effective embedding" : "embedding",
                        hsc_compute_name((hsc_compute)j->v->r.compute));
-    hsc__string_printf(&out,
-                       "copying: of %zu names, %.0f %% are among the 5 words written for them, %.0f %% among the 5 "
-                       "spoken against (%zu of %zu names are one token)\n",
-                       j->names.n, 100 * copy, 100 * against, j->names.n, j->n_named);
+    if (!j->names.n)
+        hsc__string_printf(&out, "copying: none of %zu names is one token; --names FILE has others\n", j->n_named);
+    else
+        hsc__string_printf(&out,
+                           "copying: of %zu names, %.0f %% are among the 5 words written for them, %.0f %% among the 5 "
+                           "spoken against (%zu of %zu names are one token)\n",
+                           j->names.n, 100 * copy, 100 * against, j->names.n, j->n_named);
     if (!j->words.n) status = add_tables(j, &out, &err);
     for (size_t i = 0; i < j->words.n; i++) add_word_report(j, &out, i);
     return hsc__answer(status, &out, &err);

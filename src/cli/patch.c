@@ -20,7 +20,7 @@ static const hsc__option options[] = {
     OPTION(
         "site", 0, HSC__OPT_TEXT, "SITE", site, 0, 0,
         "What is patched: any site that a layer has, resid_pre (default), attn_out, mlp_out, q, k, v, z, pattern and "
-        "so on; `headscope run --help` lists them."),
+        "so on; `headscope run --sites help` lists them."),
     HSC__OPTIONS_TARGET(hsc__patch_options, target),
     OPTION("path", 0, HSC__OPT_TEXT, "HEADS|end", path, 0, 0,
            "Path patching: only what each head sends to the input of these heads, L9H9,L9H6, or straight to the end of "
@@ -120,7 +120,7 @@ static int check_site(hsc__patch *j)
     if (j->mode != HSC__PATCH_PLACES) return HSC__CLI_GO_ON;
     j->site = v->site ? hsc_site_find(v->site) : HSC_RESID_PRE;
     if (j->site == HSC_N_SITES || !hsc_site_per_layer(j->site))
-        return hsc__cli_misuse(&command, "--site %s: no layer has such a site; `headscope run --help` lists them",
+        return hsc__cli_misuse(&command, "--site %s: no layer has such a site; `headscope run --sites help` lists them",
                                v->site);
     bool heads = has_heads(j->site, &kv);
     whole = hsc_site_is_map(j->site);

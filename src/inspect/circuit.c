@@ -324,7 +324,7 @@ hsc_status hsc_circuit_run(const hsc_model *model, int layer, int head, const hs
              .head = head};
     HSC_TRY(check_options(model, r.options, err));
     HSC_FAIL_IF(r.options->distance && !model->desc.layers[layer].rope.half, HSC_EUNSUPPORTED,
-                "distance is %d: layer %d of architecture %s does not rotate its queries, so distance is not in them",
+                "distance is %d: L%d of architecture %s does not rotate its queries, so distance is not in them",
                 r.options->distance, layer, c->arch);
     hsc_status status = run_all(&r, err);
     free_room(&r);

@@ -8,6 +8,7 @@ import unittest
 from program import DATA, ProgramTest, main
 
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, 8 heads on 4 kv heads, 512 words
+TINY = DATA / "models" / "tinystories-656k"  # 2 layers; no name of the standard list is one token
 
 
 class Circuit(ProgramTest):
@@ -51,6 +52,16 @@ class Circuit(ProgramTest):
         self.assertIn("Heads that copy", self.good("circuit", "-m", STORIES, "--names", self.names))
         self.assertIn(": itself is number", self.good("circuit", "-m", STORIES, "L2H3", "--names", self.names, "--word",
                                                       "#301"))
+
+    def test_no_name_is_a_token(self):
+        """A head is asked about a word also where none of the standard names is one token."""
+        self.bad(1, "circuit", "-m", TINY, says=["none of 64 names is one token"])
+        self.assertIn("none of 64 names is one token",
+                      self.good("circuit", "-m", TINY, "L1H3", "--word", "#300"))
+        got = self.json("circuit", "-m", TINY, "L1H3", "--word", "#300")
+        self.assertEqual((got["n_names"], got["copying"], got["against"], len(got["words"])), (0, None, None, 1))
+        self.names.write_text("nobody-has-this-name\n")
+        self.bad(1, "circuit", "-m", STORIES, "--names", self.names, "L2H3", "--word", "#300", says=["none of 1 names"])
 
     def test_names(self):
         """Lines of any end; a zero byte is part of a name that is no token."""
@@ -120,4 +131,4 @@ class Circuit(ProgramTest):
 
 
 if __name__ == "__main__":
-    main("models/stories260K")
+    main("models/stories260K", "models/tinystories-656k")
