@@ -161,11 +161,13 @@ class Tests(ProgramTest):
 
     @unittest.skipUnless(sys.platform == "linux" and not sanitized(), "the peak begins anew on Linux, without sanitizers")
     def test_a_test_does_not_inherit_a_peak(self):
-        """A test's peak is the same alone as after a larger one, whether memory was that of sessions or of weights."""
+        """A test's peak is the same alone as after a larger one, whether memory was that of sessions or of weights.
+
+        Two runs of one test differ by a megabyte or two, by which pages the libraries happened to touch."""
         large, small = self.bench("-m", STORIES, "-p", "512,8", "-n", "0", "-r", "1", "-c", "patterns")
         self.assertLess(small["peak_rss_mb"], large["peak_rss_mb"] - 30)
         (alone,) = self.bench("-m", STORIES, "-p", "8", "-n", "0", "-r", "1", "-c", "patterns")
-        self.assertAlmostEqual(small["peak_rss_mb"], alone["peak_rss_mb"], delta=1)
+        self.assertAlmostEqual(small["peak_rss_mb"], alone["peak_rss_mb"], delta=4)
 
 
 class Table(ProgramTest):
