@@ -235,7 +235,8 @@ typedef struct hsc_score_options {
 /* log p(ids[i] | the tokens before it in its window), in nats, into log_probs [n]; log_probs[0] is 0, for nothing
  * stands before the first token. exp(-mean of the others) is the perplexity. The session's sequence 0 is used up. Of an
  * encoder-decoder ids are a target about the source that sequence 0 reads, its first token the one that begins a text.
- * HSC_EINVAL: n is below 1, an option is out of range, the model is not causal; as for hsc_forward besides. */
+ * HSC_EINVAL: n is below 1, an option is out of range, the model is not causal; as for hsc_forward besides, also of the
+ * last id, which is not read. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_score(hsc_session *session, const hsc_token *ids, int n,
                                             const hsc_score_options *options, double *log_probs, hsc_error *err);
 

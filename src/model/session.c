@@ -285,6 +285,15 @@ static hsc_status check_source(const hsc_session *s, int seq, hsc_error *err)
     return HSC_OK;
 }
 
+hsc_status hsc__session_check_ids(const hsc_session *s, const hsc_token *ids, int n, hsc_error *err)
+{
+    int d_vocab = s->desc->config.d_vocab;
+    for (int i = 0; i < n; i++)
+        HSC_FAIL_IF(ids[i] < 0 || ids[i] >= d_vocab, HSC_EINVAL,
+                    "token id %d at index %d is outside the model's vocabulary of %d", (int)ids[i], i, d_vocab);
+    return HSC_OK;
+}
+
 /* Fills s->seqs from the batch and checks every limit. */
 static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err)
 {
@@ -321,13 +330,11 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
     }
     HSC_FAIL_IF(row != b->n_tokens, HSC_EINVAL, "the sequences have %lld tokens together, the batch has %d",
                 (long long)row, b->n_tokens);
-    for (int i = 0; i < b->n_tokens; i++) {
-        HSC_FAIL_IF(b->ids[i] < 0 || b->ids[i] >= c->d_vocab, HSC_EINVAL,
-                    "token id %d at index %d is outside the model's vocabulary of %d", (int)b->ids[i], i, c->d_vocab);
-        HSC_FAIL_IF(b->segments && (b->segments[i] < 0 || b->segments[i] >= c->n_segments), HSC_EINVAL,
+    HSC_TRY(hsc__session_check_ids(s, b->ids, b->n_tokens, err));
+    for (int i = 0; b->segments && i < b->n_tokens; i++)
+        HSC_FAIL_IF(b->segments[i] < 0 || b->segments[i] >= c->n_segments, HSC_EINVAL,
                     "segment %d of the token at index %d: the model has %d segments", (int)b->segments[i], i,
                     c->n_segments);
-    }
     HSC_FAIL_IF(b->first_layer < 0 || b->first_layer > (b->resid ? c->n_layers : 0), HSC_EINVAL,
                 "first_layer is %d, the model has %d layers, and a layer past 0 wants resid", b->first_layer,
                 c->n_layers);

@@ -127,6 +127,9 @@ struct hsc_session {
 size_t hsc__arena_floats(const hsc__desc *desc, const hsc__desc *reader, int max_rows);
 /* Rows that go through a layer together in a session of these options. */
 int hsc__chunk_rows(const hsc_config *config, const hsc_session_options *options, int max_tokens, int max_seqs);
+/* HSC_EINVAL: an id is outside the vocabulary. For ids that are looked up and not read; hsc_forward checks its own. */
+hsc_status hsc__session_check_ids(const hsc_session *s, const hsc_token *ids, int n, hsc_error *err);
+
 /* Floats of scratch that a worker needs, and the widest input of a product. */
 size_t hsc__scratch_floats(const hsc_config *config, int max_rows, int max_tokens);
 int hsc__widest_input(const hsc_config *config);

@@ -72,6 +72,7 @@ hsc_status hsc_score(hsc_session *s, const hsc_token *ids, int n, const hsc_scor
                 room(s));
     HSC_FAIL_IF(stride < 1 || stride >= window, HSC_EINVAL, "the stride is %d tokens; it goes from 1 to %d", stride,
                 window - 1);
+    HSC_TRY(hsc__session_check_ids(s, ids, n, err)); /* the last one is never read, and its logit is */
     log_probs[0] = 0;
     for (int begin = 0, scored = 1; scored < n; begin += stride) {
         int end = n - begin > window ? begin + window : n, before = scored - 1 - begin;
@@ -107,6 +108,8 @@ static hsc_status check_list(const hsc_session *s, const hsc_continuation *list,
                     list[i].n, list[i].first);
         HSC_FAIL_IF(list[i].n - 1 > room(s), HSC_EINVAL, "text %d has %d tokens, the context has room for %d", i,
                     list[i].n, room(s) + 1);
+        hsc_status status = hsc__session_check_ids(s, list[i].ids, list[i].n, err); /* of the last one too */
+        if (status != HSC_OK) return hsc__fail_prefix(err, status, "text %d", i);
     }
     return HSC_OK;
 }

@@ -71,10 +71,10 @@ class NotANumber(Damaged):
             ("convert", *m, "-o", self.folder / "c.gguf", "--force"),
             ("convert", *m, "-o", self.folder / "c.gguf", "--dtype", "q8_0", "--force"))
 
-    def checkpoint(self, part, value):
-        config, tensors = toys.gpt2(vocab_size=256, n_positions=64, n_embd=8)
+    def checkpoint(self, part=None, value=None, vocab_size=256):
+        config, tensors = toys.gpt2(vocab_size=vocab_size, n_positions=64, n_embd=8)
         for name, (shape, numbers, *_) in tensors.items():
-            if part in name:
+            if part and part in name:
                 numbers[len(numbers) // 2] = value
         model = toys.write_folder(self.folder / "model", config, tensors)
         (model / "tokenizer.json").write_text(json.dumps(toys.byte_tokenizer()))
@@ -90,6 +90,21 @@ class NotANumber(Damaged):
         """A model that ends with no numbers is at no distance from anything, and not at distance 0."""
         got = self.json("lens", "-m", self.checkpoint("attn.c_attn.weight", math.nan), TEXT)
         self.assertIsNone(got["stages"][0][-1]["kl"])
+
+    def test_more_tokens_than_the_model_has(self):
+        """The tokenizer's last ids have no row in the model: told, wherever a text or an option brings one in."""
+        model = self.checkpoint(vocab_size=120)
+        ids = self.json("tokenize", "-m", model, "Ca~")["ids"]
+        self.assertLess(max(ids[:2]), 120)
+        self.assertGreaterEqual(ids[2], 120)
+        run = ("run", "--text", "Ca~", "--sites", "logits", "-o", self.folder / "l.npz")
+        for words in (("score", "Ca~"), ("generate", "Ca~"), ("look", "Ca~"), ("lens", "Ca~"), run):
+            self.bad(1, words[0], "-m", model, *words[1:], says=[f"token id {ids[2]}", "vocabulary of 120"])
+        for words in (("ablate", "Ca"), ("patch", "Ca", "--cut", "each"), ("attribute", "Ca")):
+            self.bad(1, words[0], "-m", model, *words[1:], "--metric", 'logit: "~"', says=[f"#{ids[2]}", "#0 to #119"])
+        for words in self.commands(model):
+            with self.subTest(words=words[0]):
+                self.ends_well(*words)
 
     def test_no_flow_of_nan(self):
         self.bad(1, "rollout", "-m", self.checkpoint("attn.c_attn.weight", math.nan), TEXT, says=["not finite"])

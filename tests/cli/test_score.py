@@ -161,6 +161,8 @@ class Score(ProgramTest):
         self.bad(1, "score", "-m", STORIES, "--choices", "absent", says=["absent", "No such file"])
         self.bad(1, "score", "-m", STORIES, "--no-special", "", says=["empty"])
         self.bad(1, "score", "-m", SORT, "x", says=["no tokenizer"])
+        for last in (3, 99999999):  # of a vocabulary of 3; no pass reads the last token
+            self.bad(1, "score", "-m", SORT, "--ids", f"0,1,{last}", says=[f"token id {last}", "vocabulary of 3"])
         self.assertEqual(self.json("score", "-m", SORT, "--ids", "0,0,2,1,0,1,0,0,0,1,1,2")["n_scored"], 11)
         self.assertEqual(self.json("score", "-m", SORT, "--ids", "1")["n_scored"], 0)
 
