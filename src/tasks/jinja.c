@@ -246,13 +246,24 @@ static hsc_status evaluate_dict(hsc__jrun *r, const hsc__jnode *node, hsc__jvalu
 
 /* ------------------------------------------------------------------------------------------------------- calls ---- */
 
-/* Arguments from kid 1 on go behind the n that args holds; keywords are the caller's affair. */
+/* Whether what is applied has a parameter of this name at this place. */
+static bool has_parameter(const hsc__jnode *node, const hsc__jnode *keyword, size_t place)
+{
+    bool defaults = named(node, "default") || named(node, "d");
+    return (place == 2 && defaults && named(keyword, "boolean")) ||
+           (place == 1 && named(node, "trim") && named(keyword, "chars"));
+}
+
+/* Arguments from kid 1 on go behind the n that args holds. */
 static hsc_status evaluate_arguments(hsc__jrun *r, const hsc__jnode *node, hsc__jvalue *args, size_t *n)
 {
     for (size_t i = 1; i < node->n_kids; i++) {
         if (*n == MAX_ARGS)
             return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "more than %d arguments", (int)MAX_ARGS - 1);
-        const hsc__jnode *kid = node->kids[i]->kind == HSC__J_KEYWORD ? node->kids[i]->kids[0] : node->kids[i];
+        const hsc__jnode *kid = node->kids[i];
+        if (kid->kind == HSC__J_KEYWORD && !has_parameter(node, kid, *n))
+            return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "an argument named '%.*s'", (int)kid->n, kid->text);
+        if (kid->kind == HSC__J_KEYWORD) kid = kid->kids[0];
         HSC_TRY(evaluate(r, kid, &args[(*n)++]));
     }
     return HSC_OK;
@@ -327,6 +338,32 @@ static hsc_status make_namespace(hsc__jrun *r, const hsc__jnode *node, bool is_n
     return HSC_OK;
 }
 
+/* The macro's parameters in its frame: what the call gives, then defaults, which may name parameters before them. */
+static hsc_status set_parameters(hsc__jrun *r, const hsc__jnode *node, const hsc__jnode *macro, hsc__jframe *frame)
+{
+    hsc__jframe *outer = r->frame;
+    hsc__jvalue value;
+    size_t position = 0;
+    for (size_t i = 1; i < node->n_kids; i++) {
+        const hsc__jnode *kid = node->kids[i], *name = kid->kind == HSC__J_KEYWORD ? kid : NULL;
+        if (!name && position < macro->names->n_kids) name = macro->names->kids[position++];
+        if (!name) return hsc__jrun_fail(r, node->line, HSC_EFORMAT, "too many arguments of a macro");
+        HSC_TRY(evaluate(r, kid->kind == HSC__J_KEYWORD ? kid->kids[0] : kid, &value));
+        HSC_TRY(set_name(r, frame, name->text, name->n, &value));
+    }
+    for (size_t i = 0; i < macro->names->n_kids; i++) {
+        const hsc__jnode *name = macro->names->kids[i];
+        if (hsc__jget(&frame->names, name->text, name->n)) continue;
+        value = (hsc__jvalue){0};
+        r->frame = frame;
+        hsc_status status = macro->kids[1 + i] ? evaluate(r, macro->kids[1 + i], &value) : HSC_OK;
+        r->frame = outer;
+        HSC_TRY(status);
+        HSC_TRY(set_name(r, frame, name->text, name->n, &value));
+    }
+    return HSC_OK;
+}
+
 /* A macro sees the template's own names and its parameters, and gives the text that it writes. */
 static hsc_status call_macro(hsc__jrun *r, const hsc__jnode *node, const hsc__jnode *macro, hsc__jvalue *out)
 {
@@ -334,20 +371,7 @@ static hsc_status call_macro(hsc__jrun *r, const hsc__jnode *node, const hsc__jn
     while (global->outer) global = global->outer;
     hsc__jframe frame = {.outer = global};
     hsc__string text = {0}, *before = r->out;
-    hsc__jvalue value;
-    size_t position = 0;
-    for (size_t i = 0; i < macro->names->n_kids; i++) {
-        value = (hsc__jvalue){0};
-        if (macro->kids[1 + i]) HSC_TRY(evaluate(r, macro->kids[1 + i], &value));
-        HSC_TRY(set_name(r, &frame, macro->names->kids[i]->text, macro->names->kids[i]->n, &value));
-    }
-    for (size_t i = 1; i < node->n_kids; i++) {
-        const hsc__jnode *kid = node->kids[i], *name = kid->kind == HSC__J_KEYWORD ? kid : NULL;
-        if (!name && position < macro->names->n_kids) name = macro->names->kids[position++];
-        if (!name) return hsc__jrun_fail(r, node->line, HSC_EFORMAT, "too many arguments of a macro");
-        HSC_TRY(evaluate(r, kid->kind == HSC__J_KEYWORD ? kid->kids[0] : kid, &value));
-        HSC_TRY(set_name(r, &frame, name->text, name->n, &value));
-    }
+    HSC_TRY(set_parameters(r, node, macro, &frame));
     r->frame = &frame;
     r->out = &text;
     hsc_status status = execute(r, macro->kids[0]);
@@ -458,6 +482,8 @@ static hsc_status set_loop(hsc__jrun *r, hsc__jframe *frame, const hsc__jvalue *
                   {"revindex0", hsc__jint((int64_t)(list->n - at) - 1)},
                   {"first", hsc__jbool(at == 0)},
                   {"last", hsc__jbool(at + 1 == list->n)},
+                  {"depth", hsc__jint(1)}, /* of a loop that calls itself, which none here does */
+                  {"depth0", hsc__jint(0)},
                   {"length", hsc__jint((int64_t)list->n)},
                   {"previtem", at ? list->items[at - 1] : undefined},
                   {"nextitem", at + 1 < list->n ? list->items[at + 1] : undefined}};
@@ -566,6 +592,7 @@ static hsc_status execute(hsc__jrun *r, const hsc__jnode *node)
     case HSC__J_IF: return execute_if(r, node);
     case HSC__J_FOR: return execute_for(r, node);
     case HSC__J_MACRO_DEF:
+        if (r->frame->outer) return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "a macro inside a loop or a macro");
         value = (hsc__jvalue){.kind = HSC__J_MACRO, .macro = node};
         return set_name(r, r->frame, node->text, node->n, &value);
     case HSC__J_BREAK: r->broke = true; return HSC_OK;

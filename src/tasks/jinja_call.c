@@ -56,15 +56,11 @@ hsc_status hsc__jelements(hsc__jrun *r, int line, const hsc__jvalue *v, hsc__jva
 
 /* ----------------------------------------------------------------------------------------------------- methods ---- */
 
-/* Python's strip(): the characters of `set`, or white space. Only ASCII is stripped. */
-static hsc__jvalue strip(const hsc__jvalue *s, const hsc__jvalue *set, bool left, bool right)
+/* What Python's str.isspace() calls white space. */
+static bool is_blank(int32_t c)
 {
-    static const hsc__jvalue blanks = {.kind = HSC__J_STRING, .text = " \t\n\r\v\f", .n = 6};
-    size_t from = 0, to = s->n;
-    if (!set || set->kind != HSC__J_STRING) set = &blanks;
-    while (left && from < to && memchr(set->text, s->text[from], set->n)) from++;
-    while (right && to > from && memchr(set->text, s->text[to - 1], set->n)) to--;
-    return hsc__jstring(s->text + from, to - from);
+    return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 static const char *find(const char *text, size_t n, const hsc__jvalue *what)
@@ -74,21 +70,64 @@ static const char *find(const char *text, size_t n, const hsc__jvalue *what)
     return NULL;
 }
 
+/* Whether the character text[0..n) is one of `set`, or with NULL white space. */
+static bool is_one_of(const char *text, size_t n, const hsc__jvalue *set)
+{
+    int32_t c;
+    if (set) return find(set->text, set->n, &(hsc__jvalue){.text = text, .n = n}) != NULL;
+    return hsc__utf8_read(text, n, &c) == (int)n && is_blank(c);
+}
+
+/* Bytes of the first, or of the last, character of text[0..n). */
+static size_t character(const char *text, size_t n, bool first)
+{
+    int32_t c;
+    if (first) return (size_t)hsc__utf8_read(text, n, &c);
+    for (size_t back = 1; back <= 4 && back <= n; back++)
+        if (hsc__utf8_read(text + n - back, back, &c) == (int)back && c >= 0) return back;
+    return 1;
+}
+
+/* Python's strip(): the characters of `set`, or white space. */
+static hsc__jvalue strip(const hsc__jvalue *s, const hsc__jvalue *set, bool left, bool right)
+{
+    size_t from = 0, to = s->n;
+    if (set && set->kind != HSC__J_STRING) set = NULL;
+    for (size_t n; left && from < to; from += n) {
+        n = character(s->text + from, to - from, true);
+        if (!is_one_of(s->text + from, n, set)) break;
+    }
+    for (size_t n; right && to > from; to -= n) {
+        n = character(s->text + from, to - from, false);
+        if (!is_one_of(s->text + to - n, n, set)) break;
+    }
+    return hsc__jstring(s->text + from, to - from);
+}
+
+/* The first white space of the text and its width; NULL when there is none. */
+static const char *find_blank(const hsc__jvalue *text, size_t *width)
+{
+    for (size_t at = 0; at < text->n; at += *width) {
+        *width = character(text->text + at, text->n - at, true);
+        if (is_one_of(text->text + at, *width, NULL)) return text->text + at;
+    }
+    return NULL;
+}
+
 /* split(separator), split(separator, limit) and split() at white space. */
-static hsc_status split(hsc__jrun *r, const hsc__jvalue *args, size_t n, hsc__jvalue *out)
+static hsc_status split(hsc__jrun *r, int line, const hsc__jvalue *args, size_t n, hsc__jvalue *out)
 {
     bool blanks = n < 2 || args[1].kind != HSC__J_STRING;
     int64_t limit = n > 2 && args[2].kind == HSC__J_INT && args[2].number >= 0 ? args[2].number : INT64_MAX;
     hsc__jvalue rest = args[0];
+    if (!blanks && !args[1].n) return hsc__jrun_fail(r, line, HSC_EFORMAT, "split at nothing");
     HSC_TRY(new_list(r, args[0].n + 1, out));
     for (;;) {
         if (blanks) rest = strip(&rest, NULL, true, false);
         if (blanks && !rest.n) return HSC_OK;
+        size_t width = blanks ? 0 : args[1].n;
         const char *at = NULL;
-        size_t width = blanks ? 1 : args[1].n;
-        if ((int64_t)out->n < limit && !blanks && width) at = find(rest.text, rest.n, &args[1]);
-        for (size_t i = 0; blanks && (int64_t)out->n < limit && i < rest.n && !at; i++)
-            if (memchr(" \t\n\r\v\f", rest.text[i], 6)) at = rest.text + i;
+        if ((int64_t)out->n < limit) at = blanks ? find_blank(&rest, &width) : find(rest.text, rest.n, &args[1]);
         size_t length = at ? (size_t)(at - rest.text) : rest.n;
         out->items[out->n++] = hsc__jstring(rest.text, length);
         if (!at) return HSC_OK;
@@ -108,17 +147,21 @@ static hsc_status replace(hsc__jrun *r, const hsc__jvalue *args, hsc__jvalue *ou
     return hsc__jkeep(r, HSC_OK, &text, out);
 }
 
-/* Upper, lower, capitalize and title, of ASCII letters; others stay. */
-static hsc_status change_case(hsc__jrun *r, const hsc__jvalue *s, char how, hsc__jvalue *out)
+/* upper, lower, capitalize, title() and the filter title, which begins words at fewer places. Beyond ASCII one letter
+ * may become several, and where words begin is another matter: refused. */
+static hsc_status change_case(hsc__jrun *r, int line, const hsc__jvalue *s, char how, hsc__jvalue *out)
 {
     hsc__string text = {0};
     bool begins = true;
+    for (size_t i = 0; i < s->n; i++)
+        if ((unsigned char)s->text[i] >= 0x80)
+            return hsc__jrun_fail(r, line, HSC_EUNSUPPORTED, "upper and lower case of letters beyond ASCII");
     for (size_t i = 0; i < s->n; i++) {
         char c = s->text[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        bool upper = how == 'u' || (how == 'c' && i == 0) || (how == 't' && begins);
+        bool upper = how == 'u' || (how == 'c' && i == 0) || ((how == 't' || how == 'T') && begins);
         if (letter) c = (char)(upper ? c & ~32 : c | 32);
-        begins = !letter;
+        begins = how == 't' ? !letter : is_blank(c) || memchr("-({[<", c, 5);
         hsc__string_add(&text, &c, 1);
     }
     return hsc__jkeep(r, HSC_OK, &text, out);
@@ -126,7 +169,7 @@ static hsc_status change_case(hsc__jrun *r, const hsc__jvalue *s, char how, hsc_
 
 static bool ends_in(const hsc__jvalue *s, const hsc__jvalue *part, bool start)
 {
-    if (part->kind != HSC__J_STRING || part->n > s->n) return false;
+    if (part->n > s->n) return false;
     return memcmp(start ? s->text : s->text + s->n - part->n, part->text, part->n) == 0;
 }
 
@@ -134,18 +177,19 @@ static hsc_status string_method(hsc__jrun *r, const hsc__jnode *node, const char
                                 const hsc__jvalue *args, size_t n, hsc__jvalue *out)
 {
     const hsc__jvalue *set = n > 1 ? &args[1] : NULL;
+    bool text = n == 2 && set->kind == HSC__J_STRING;
     if (named(name, n_name, "strip")) *out = strip(&args[0], set, true, true);
     else if (named(name, n_name, "lstrip")) *out = strip(&args[0], set, true, false);
     else if (named(name, n_name, "rstrip")) *out = strip(&args[0], set, false, true);
-    else if (n == 2 && named(name, n_name, "startswith")) *out = hsc__jbool(ends_in(&args[0], set, true));
-    else if (n == 2 && named(name, n_name, "endswith")) *out = hsc__jbool(ends_in(&args[0], set, false));
-    else if (named(name, n_name, "split")) return split(r, args, n, out);
+    else if (text && named(name, n_name, "startswith")) *out = hsc__jbool(ends_in(&args[0], set, true));
+    else if (text && named(name, n_name, "endswith")) *out = hsc__jbool(ends_in(&args[0], set, false));
+    else if (named(name, n_name, "split")) return split(r, node->line, args, n, out);
     else if (n == 3 && named(name, n_name, "replace") && args[1].kind == HSC__J_STRING && args[2].kind == HSC__J_STRING)
         return replace(r, args, out);
-    else if (named(name, n_name, "upper")) return change_case(r, &args[0], 'u', out);
-    else if (named(name, n_name, "lower")) return change_case(r, &args[0], 'l', out);
-    else if (named(name, n_name, "capitalize")) return change_case(r, &args[0], 'c', out);
-    else if (named(name, n_name, "title")) return change_case(r, &args[0], 't', out);
+    else if (named(name, n_name, "upper")) return change_case(r, node->line, &args[0], 'u', out);
+    else if (named(name, n_name, "lower")) return change_case(r, node->line, &args[0], 'l', out);
+    else if (named(name, n_name, "capitalize")) return change_case(r, node->line, &args[0], 'c', out);
+    else if (named(name, n_name, "title")) return change_case(r, node->line, &args[0], 't', out);
     else return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "unknown method '%.*s'", (int)n_name, name);
     return HSC_OK;
 }
@@ -249,7 +293,8 @@ hsc_status hsc__jfilter(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue 
     bool string = args[0].kind == HSC__J_STRING;
     if (named(name, n_name, "length") || named(name, n_name, "count")) return length_of(r, node, &args[0], out);
     if (named(name, n_name, "trim") && string) return string_method(r, node, "strip", 5, args, n, out);
-    if (named(name, n_name, "tojson")) return as_text(r, node->line, &args[0], true, out);
+    if (named(name, n_name, "title") && string) return change_case(r, node->line, &args[0], 'T', out);
+    if (named(name, n_name, "tojson") && n == 1) return as_text(r, node->line, &args[0], true, out);
     if (named(name, n_name, "string")) return as_text(r, node->line, &args[0], false, out);
     if (named(name, n_name, "join")) return join(r, node, args, n, out);
     if (named(name, n_name, "list")) return hsc__jelements(r, node->line, &args[0], out);
@@ -267,7 +312,7 @@ hsc_status hsc__jfilter(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue 
         *out = !absent ? args[0] : n > 1 ? args[1] : hsc__jstring("", 0);
         return HSC_OK;
     }
-    static const char *const texts[] = {"upper", "lower", "capitalize", "title", "replace"};
+    static const char *const texts[] = {"upper", "lower", "capitalize", "replace"};
     for (size_t i = 0; string && i < sizeof texts / sizeof *texts; i++)
         if (named(name, n_name, texts[i])) return string_method(r, node, name, n_name, args, n, out);
     return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "unknown filter '%.*s' of %s", (int)n_name, name,
@@ -290,7 +335,7 @@ hsc_status hsc__jtest(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *a
                  {"none", v->kind == HSC__J_NONE},
                  {"string", text},
                  {"mapping", dict},
-                 {"sequence", text || list || dict},
+                 {"sequence", text || list || dict || v->kind == HSC__J_UNDEFINED},
                  {"iterable", text || list || dict || v->kind == HSC__J_UNDEFINED},
                  {"number", v->kind == HSC__J_INT || v->kind == HSC__J_BOOL},
                  {"integer", v->kind == HSC__J_INT},

@@ -254,8 +254,10 @@ static hsc_status parse_level(hsc__jparser *p, int level, hsc__jnode **out)
         return make(p, HSC__J_NOT, kid, out);
     }
     HSC_TRY(parse_level(p, level + 1, out));
-    while (at_operator(p, level)) {
+    for (int n = 0; at_operator(p, level); n++) {
         hsc__jnode *node;
+        if (n && level == COMPARE_LEVEL) /* a < b < c, which means a < b and b < c */
+            return hsc__jfail(p, HSC_EUNSUPPORTED, "a chain of comparisons at", p->token.text, p->token.n);
         HSC_TRY(make(p, HSC__J_BINARY, *out, &node));
         take_text(p, node);
         bool negated = hsc__jis(p, "not");

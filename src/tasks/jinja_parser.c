@@ -289,9 +289,28 @@ static hsc_status parse_body(hsc__jparser *p, const char *const *ends, hsc__jnod
     return HSC_OK;
 }
 
+/* As Jinja does: every line end becomes \n, and the last one goes. */
+static hsc_status settle_lines(hsc__arena *arena, const char **text, size_t *n, hsc_error *err)
+{
+    if (*n && memchr(*text, '\r', *n)) {
+        char *copy = hsc__arena_alloc(arena, *n);
+        size_t length = 0;
+        if (!copy) return hsc__fail_memory(err, *n, "a chat template");
+        for (size_t i = 0; i < *n; i++) {
+            char c = (*text)[i];
+            if (c == '\r' && i + 1 < *n && (*text)[i + 1] == '\n') continue;
+            copy[length++] = c == '\r' ? '\n' : c;
+        }
+        *text = copy;
+        *n = length;
+    }
+    if (*n && (*text)[*n - 1] == '\n') --*n;
+    return HSC_OK;
+}
+
 hsc_status hsc__jparse(hsc__arena *arena, const char *text, size_t n, hsc__jnode **out, hsc_error *err)
 {
-    if (n && text[n - 1] == '\n') n--; /* as Jinja does, one */
+    HSC_TRY(settle_lines(arena, &text, &n, err));
     hsc__jparser p = {.arena = arena, .start = text, .at = text, .end = text + n, .line = 1, .err = err};
     return parse_body(&p, NULL, out);
 }

@@ -41,6 +41,19 @@ static bool is_number(const hsc__jvalue *v)
 
 enum { MAX_NESTED = 200, MAX_COMPARED = 1 << 20, MAX_WRITTEN = 1 << 24 };
 
+static bool equal(const hsc__jvalue *a, const hsc__jvalue *b, int depth, int *left);
+
+/* The same keys with equal values; a namespace is equal to itself alone. */
+static bool equal_dicts(const hsc__jdict *a, const hsc__jdict *b, int depth, int *left)
+{
+    if (a->n != b->n || a->is_namespace || b->is_namespace) return false;
+    for (size_t i = 0; i < a->n; i++) {
+        const hsc__jvalue *key = &a->items[2 * i], *other = hsc__jget(b, key->text, key->n);
+        if (!other || !equal(key + 1, other, depth + 1, left)) return false;
+    }
+    return true;
+}
+
 /* `left`: comparisons that may still be made. A namespace can make lists that hold one another many times over. */
 static bool equal(const hsc__jvalue *a, const hsc__jvalue *b, int depth, int *left)
 {
@@ -54,7 +67,7 @@ static bool equal(const hsc__jvalue *a, const hsc__jvalue *b, int depth, int *le
             if (!equal(&a->items[i], &b->items[i], depth + 1, left)) return false;
         return a->n == b->n;
     }
-    if (a->kind == HSC__J_DICT) return a->dict == b->dict;
+    if (a->kind == HSC__J_DICT) return a->dict == b->dict || equal_dicts(a->dict, b->dict, depth, left);
     return a->kind == HSC__J_NONE || a->kind == HSC__J_UNDEFINED;
 }
 
@@ -104,8 +117,10 @@ bool hsc__jput(hsc__arena *arena, hsc__jdict *dict, const char *key, size_t n, c
 
 /* ----------------------------------------------------------------------------------------------------- writing ---- */
 
-static void write_quoted(hsc__string *out, const hsc__jvalue *v, char quote)
+/* As json.dumps or as repr() writes a text. What repr() would escape beyond ASCII (U+3000, say) stays as it is. */
+static void write_quoted(hsc__string *out, const hsc__jvalue *v, bool json)
 {
+    char quote = json || (v->n && memchr(v->text, '\'', v->n) && !memchr(v->text, '"', v->n)) ? '"' : '\'';
     hsc__string_add(out, &quote, 1);
     for (size_t i = 0; i < v->n; i++) {
         char c = v->text[i];
@@ -113,7 +128,9 @@ static void write_quoted(hsc__string *out, const hsc__jvalue *v, char quote)
         else if (c == '\n') hsc__string_text(out, "\\n");
         else if (c == '\r') hsc__string_text(out, "\\r");
         else if (c == '\t') hsc__string_text(out, "\\t");
-        else if ((unsigned char)c < 0x20) hsc__string_printf(out, quote == '"' ? "\\u%04x" : "\\x%02x", (unsigned)c);
+        else if (json && (c == '\b' || c == '\f')) hsc__string_text(out, c == '\b' ? "\\b" : "\\f");
+        else if ((unsigned char)c < 0x20) hsc__string_printf(out, json ? "\\u%04x" : "\\x%02x", (unsigned)c);
+        else if (c == 0x7F && !json) hsc__string_text(out, "\\x7f");
         else hsc__string_add(out, &c, 1);
     }
     hsc__string_add(out, &quote, 1);
@@ -142,7 +159,7 @@ static bool write_nested(hsc__string *out, const hsc__jvalue *v, bool json, int 
     if (out->failed) return true; /* whoever keeps the text sees it */
     if (depth > MAX_NESTED || out->n > MAX_WRITTEN) return false;
     switch (v->kind) {
-    case HSC__J_STRING: write_quoted(out, v, json ? '"' : memchr(v->text, '\'', v->n) ? '"' : '\''); break;
+    case HSC__J_STRING: write_quoted(out, v, json); break;
     case HSC__J_LIST:
     case HSC__J_DICT: return write_elements(out, v, json, depth + 1);
     case HSC__J_BOOL:
