@@ -3,9 +3,7 @@
 #include "tasks/jinja.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { MAX_STEPS = 5000000, MAX_HELD = 256 << 20, MAX_DEPTH = 200, MAX_ARGS = 16 };
 
@@ -269,59 +267,6 @@ static hsc_status evaluate_arguments(hsc__jrun *r, const hsc__jnode *node, hsc__
     return HSC_OK;
 }
 
-/* One conversion of strftime, with English names whatever the locale. */
-static bool write_time(hsc__string *out, char what, const struct tm *now)
-{
-    static const char *const months[] = {"January", "February", "March",     "April",   "May",      "June",
-                                         "July",    "August",   "September", "October", "November", "December"};
-    static const char *const days[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
-    switch (what) {
-    case 'Y': hsc__string_printf(out, "%d", now->tm_year + 1900); return true;
-    case 'm': hsc__string_printf(out, "%02d", now->tm_mon + 1); return true;
-    case 'd': hsc__string_printf(out, "%02d", now->tm_mday); return true;
-    case 'H': hsc__string_printf(out, "%02d", now->tm_hour); return true;
-    case 'M': hsc__string_printf(out, "%02d", now->tm_min); return true;
-    case 'S': hsc__string_printf(out, "%02d", now->tm_sec); return true;
-    case 'B': hsc__string_text(out, months[now->tm_mon]); return true;
-    case 'b': hsc__string_add(out, months[now->tm_mon], 3); return true;
-    case 'A': hsc__string_text(out, days[now->tm_wday]); return true;
-    case 'a': hsc__string_add(out, days[now->tm_wday], 3); return true;
-    case '%': hsc__string_text(out, "%"); return true;
-    default: return false;
-    }
-}
-
-/* Today, by the machine's own clock and zone. */
-static hsc_status format_now(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *format, hsc__jvalue *out)
-{
-    time_t seconds = time(NULL);
-    struct tm now = {0};
-    hsc__string text = {0};
-    bool known = localtime_r(&seconds, &now) != NULL;
-    for (size_t i = 0; i < format->n && known; i++) {
-        if (format->text[i] != '%') hsc__string_add(&text, format->text + i, 1);
-        else known = ++i < format->n && write_time(&text, format->text[i], &now);
-    }
-    if (known) return hsc__jkeep(r, HSC_OK, &text, out);
-    hsc__string_free(&text);
-    return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "strftime_now of '%.*s'",
-                          (int)(format->n < 60 ? format->n : 60), format->text);
-}
-
-static hsc_status make_range(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *args, size_t n, hsc__jvalue *out)
-{
-    int64_t from = n > 1 ? args[0].number : 0, to = n ? args[n > 1].number : 0, step = n > 2 ? args[2].number : 1;
-    bool fits = n >= 1 && n <= 3 && step && from > -100000 && from < 100000 && to > -100000 && to < 100000;
-    for (size_t i = 0; i < n; i++) fits = fits && args[i].kind == HSC__J_INT;
-    if (!fits) return hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "a range past 100000 or of no numbers");
-    size_t most = (size_t)(to > from ? to - from : from - to);
-    hsc__jvalue *items = hsc__arena_alloc(r->arena, (most + 1) * sizeof *items);
-    if (!items) return hsc__fail_memory(r->err, most * sizeof *items, "a range");
-    *out = (hsc__jvalue){.kind = HSC__J_LIST, .items = items};
-    for (int64_t i = from; step > 0 ? i < to : i > to; i += step) items[out->n++] = hsc__jint(i);
-    return HSC_OK;
-}
-
 static hsc_status make_namespace(hsc__jrun *r, const hsc__jnode *node, bool is_namespace, hsc__jvalue *out)
 {
     hsc__jvalue value;
@@ -398,11 +343,7 @@ static hsc_status evaluate_call(hsc__jrun *r, const hsc__jnode *node, hsc__jvalu
     bool is_namespace = named(callee, "namespace");
     if (is_namespace || named(callee, "dict")) return make_namespace(r, node, is_namespace, out);
     HSC_TRY(evaluate_arguments(r, node, args, &n));
-    if (named(callee, "range")) return make_range(r, node, args, n, out);
-    if (n != 1 || args[0].kind != HSC__J_STRING)
-        return hsc__jrun_fail(r, node->line, HSC_EFORMAT, "%.*s wants one text", (int)callee->n, callee->text);
-    if (named(callee, "strftime_now")) return format_now(r, node, &args[0], out);
-    return hsc__fail(r->err, HSC_EINVAL, 0, "refused: %.*s", (int)args[0].n, args[0].text);
+    return hsc__jfunction(r, node, callee->text, callee->n, args, n, out);
 }
 
 static hsc_status evaluate_applied(hsc__jrun *r, const hsc__jnode *node, hsc__jvalue *out)

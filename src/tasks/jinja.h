@@ -2,8 +2,8 @@
  * The part of the Jinja language that chat templates are written in, with the settings that transformers renders them
  * with (trim_blocks, lstrip_blocks). What a template asks for and is not here is HSC_EUNSUPPORTED with its name and
  * line: nothing is guessed. Everything lives in one arena. The parser (jinja_lexer.c, jinja_expression.c,
- * jinja_parser.c) makes a tree; jinja_value.c has the values, jinja_call.c methods, filters and tests, jinja.c runs the
- * tree.
+ * jinja_parser.c) makes a tree; jinja_value.c has the values, jinja_call.c methods, functions, filters and tests,
+ * jinja.c runs the tree.
  */
 #ifndef HSC_TASKS_JINJA_H
 #define HSC_TASKS_JINJA_H
@@ -162,6 +162,9 @@ hsc_status hsc__jrun_fail(hsc__jrun *r, int line, hsc_status code, const char *f
 /* jinja_call.c: args[0] is what the method, filter or test is applied to. */
 hsc_status hsc__jmethod(hsc__jrun *r, const hsc__jnode *node, const char *name, size_t n_name, const hsc__jvalue *args,
                         size_t n, hsc__jvalue *out);
+/* range, strftime_now and raise_exception. */
+hsc_status hsc__jfunction(hsc__jrun *r, const hsc__jnode *node, const char *name, size_t n_name,
+                          const hsc__jvalue *args, size_t n, hsc__jvalue *out);
 hsc_status hsc__jfilter(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *args, size_t n, hsc__jvalue *out);
 hsc_status hsc__jtest(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *args, size_t n, bool *out);
 /* The characters (code points) of a string as a list of strings; the elements of a list; the keys of a dict. */
