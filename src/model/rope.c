@@ -88,6 +88,7 @@ typedef struct {
     const json_t *rope;
     const char *field;
     double theta;
+    double original; /* original_max_position_embeddings beside the object, which goes before that in it; 0: none */
 } reader;
 
 static hsc_status number(const reader *r, const char *name, double fallback, double *out, hsc_error *err)
@@ -106,9 +107,10 @@ static hsc_status positive(const reader *r, const char *name, double *out, hsc_e
 }
 
 /* The length that the model was trained with. */
-static hsc_status original_length(const reader *r, double fallback, double *out, hsc_error *err)
+static hsc_status original_length(const reader *r, double *out, hsc_error *err)
 {
-    HSC_TRY(number(r, "original_max_position_embeddings", fallback, out, err));
+    HSC_TRY(number(r, "original_max_position_embeddings", r->config->n_ctx, out, err));
+    if (r->original != 0) *out = r->original;
     HSC_FAIL_IF(!(*out >= 1), HSC_EFORMAT, "%s: field \"%s.original_max_position_embeddings\" is %g and must be from 1",
                 r->src->config_path, r->field, *out);
     return HSC_OK;
@@ -120,7 +122,7 @@ static hsc_status read_llama3(const reader *r, hsc__rope *out, hsc_error *err)
     HSC_TRY(positive(r, "factor", &factor, err));
     HSC_TRY(positive(r, "low_freq_factor", &low, err));
     HSC_TRY(positive(r, "high_freq_factor", &high, err));
-    HSC_TRY(original_length(r, r->config->n_ctx, &original, err));
+    HSC_TRY(original_length(r, &original, err));
     HSC_FAIL_IF(!(high > low), HSC_EFORMAT, "%s: field \"%s.high_freq_factor\" is %g, not above low_freq_factor %g",
                 r->src->config_path, r->field, high, low);
     scale_llama3(out, factor, low, high, original);
@@ -131,7 +133,7 @@ static hsc_status read_yarn(const reader *r, hsc__rope *out, hsc_error *err)
 {
     yarn y;
     double attention, m, m_all;
-    HSC_TRY(original_length(r, r->config->n_ctx, &y.original, err));
+    HSC_TRY(original_length(r, &y.original, err));
     HSC_TRY(positive(r, "factor", &y.factor, err));
     HSC_TRY(number(r, "beta_fast", 32, &y.beta_fast, err));
     HSC_TRY(number(r, "beta_slow", 1, &y.beta_slow, err));
@@ -153,14 +155,11 @@ static hsc_status read_yarn(const reader *r, hsc__rope *out, hsc_error *err)
 }
 
 /* Each frequency has a divisor of its own: one list up to the original length and another past it. */
-static hsc_status read_longrope(const reader *r, bool outside, hsc__rope *out, hsc_error *err)
+static hsc_status read_longrope(const reader *r, hsc__rope *out, hsc_error *err)
 {
     const json_t *list = json_object_get(r->rope, "short_factor");
     double original, factor, attention;
-    HSC_TRY(original_length(r, r->config->n_ctx, &original, err));
-    if (outside)
-        HSC_TRY(hsc__json_double(r->src->config, "original_max_position_embeddings", 4096, &original,
-                                 r->src->config_path, err));
+    HSC_TRY(original_length(r, &original, err));
     HSC_FAIL_IF(!(original > 1), HSC_EFORMAT, "%s: field \"original_max_position_embeddings\" is %g, below 2",
                 r->src->config_path, original);
     HSC_TRY(number(r, "factor", r->config->n_ctx / original, &factor, err));
@@ -206,7 +205,7 @@ static hsc_status apply_kind(const reader *r, const hsc__rope_defaults *defaults
     out->scaled = strcmp(kind, "default") != 0;
     if (!out->scaled) return HSC_OK;
     if (defaults->longrope && (strcmp(kind, "su") == 0 || strcmp(kind, "yarn") == 0)) kind = "longrope";
-    if (strcmp(kind, "longrope") == 0) return read_longrope(r, defaults->longrope, out, err);
+    if (strcmp(kind, "longrope") == 0) return read_longrope(r, out, err);
     if (strcmp(kind, "llama3") == 0) return read_llama3(r, out, err);
     if (strcmp(kind, "yarn") == 0) return read_yarn(r, out, err);
     double factor;
@@ -227,7 +226,7 @@ static hsc_status apply_kind(const reader *r, const hsc__rope_defaults *defaults
 hsc_status hsc__rope_from_object(hsc__source *src, hsc_config *config, const json_t *rope, const char *field,
                                  const hsc__rope_defaults *defaults, hsc__rope *out, hsc_error *err)
 {
-    reader r = {.src = src, .config = config, .rope = rope, .field = field};
+    reader r = {.src = src, .config = config, .rope = rope, .field = field, .original = defaults->original};
     double partial;
     HSC_FAIL_IF(rope && !json_is_null(rope) && !json_is_object(rope), HSC_EFORMAT, "%s: field \"%s\" is not an object",
                 src->config_path, field);
@@ -258,6 +257,8 @@ hsc_status hsc__rope_from_config(hsc__source *src, hsc_config *config, const hsc
     const json_t *rope = json_object_get(src->config, field);
     if (!rope || json_is_null(rope)) rope = json_object_get(src->config, field = "rope_parameters");
     HSC_TRY(hsc__json_double(src->config, "rope_theta", d.theta, &d.theta, src->config_path, err));
+    HSC_TRY(hsc__json_double(src->config, "original_max_position_embeddings", d.original, &d.original, src->config_path,
+                             err));
     if (d.partial != 0)
         HSC_TRY(hsc__json_double(src->config, "partial_rotary_factor", d.partial, &d.partial, src->config_path, err));
     else HSC_TRY(hsc__config_refuse(src, "partial_rotary_factor", err));

@@ -11,7 +11,8 @@
 /* What a family assumes where config.json is silent. */
 typedef struct hsc__rope_defaults {
     double theta, partial; /* partial: the share of a head that is rotated; 0: the whole head, and no field says else */
-    bool longrope;         /* old files call longrope "su" or "yarn", and keep its length outside (Phi-3) */
+    bool longrope;         /* old files call longrope "su" or "yarn" (Phi-3) */
+    double original;       /* the length that the model was trained with, where the file says none; 0: its context */
 } hsc__rope_defaults;
 
 /* From rope_parameters (transformers 5), or rope_scaling and rope_theta beside it. Reads d_head and may lower n_ctx of

@@ -27,6 +27,7 @@ SHAPES = [
                                                      "beta_slow": 2.0}}, {}, (40,)),
     ("llama-yarn-mscale", make.LLAMA, {"rope_scaling": {**YARN, "mscale": 0.7, "mscale_all_dim": 1.2,
                                                         "truncate": False}}, {}, (40,)),
+    ("llama-yarn-outside", make.LLAMA, {"rope_scaling": YARN, "original_max_position_embeddings": 8}, {}, (40,)),
     ("mistral", make.MISTRAL, {}, {}, (1, 8, 9, 40)),
     ("mistral-no-window", make.MISTRAL, {"sliding_window": None, "num_key_value_heads": 4}, {}, (33,)),
     ("mistral-default-window", make.MISTRAL, {"sliding_window": ..., "head_dim": ...}, {"prefix": False}, (33,)),

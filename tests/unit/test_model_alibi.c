@@ -95,8 +95,32 @@ static void test_slopes(void **unused)
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) check_heads(heads[i]);
 }
 
+/* Older files say n_embed, and where both stand it is what transformers takes. */
+static void test_width(void **unused)
+{
+    (void)unused;
+    static const char *const widths[] = {"\"n_embed\":16", "\"n_embed\":16,\"hidden_size\":64",
+                                         "\"n_embed\":null,\"hidden_size\":16"};
+    tiny_model t;
+    hsc_model *m;
+    hsc_error err = {0};
+    char path[128];
+    tiny_bloom_of(&t, 2, false);
+    snprintf(path, sizeof path, "%s/config.json", t.dir);
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fprintf(f, "{\"model_type\":\"bloom\",%s,\"n_layer\":3,\"n_head\":2,\"vocab_size\":97}", widths[i]);
+        assert_int_equal(fclose(f), 0);
+        if (hsc_model_open(&m, t.dir, NULL, &err) != HSC_OK) fail_msg("%s: %s", widths[i], err.message);
+        assert_int_equal(hsc_model_config(m)->d_model, 16);
+        hsc_model_close(m);
+    }
+    tiny_remove(&t);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_slopes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_slopes), cmocka_unit_test(test_width)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,31 @@ static void longrope(void **state)
     assert_true(fabs((double)rope.scale - sqrt(1 + log(4) / log(32))) < 1e-7);
 }
 
+/* The original length may stand beside the object, and then goes before what the object says; values of transformers'
+ * LlamaRotaryEmbedding. */
+static void original_length(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *outside, *kind;
+        double want[2];
+    } cases[] = {
+        {"", "\"yarn\"", {1, 0.19764235615730286}},
+        {"\"original_max_position_embeddings\": null, ", "\"yarn\"", {1, 0.19764235615730286}},
+        {"\"original_max_position_embeddings\": 16, ", "\"yarn\"", {1, 0.07905694097280502}},
+        {"", "\"llama3\"", {1, 0.1273239552974701}},
+        {"\"original_max_position_embeddings\": 16, ", "\"llama3\"", {0.6366197466850281, 0.07905694097280502}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[320];
+        snprintf(text, sizeof text,
+                 "{%s\"rope_scaling\": {\"rope_type\": %s, \"factor\": 4.0, \"low_freq_factor\": 1.0, "
+                 "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 32}}",
+                 cases[i].outside, cases[i].kind);
+        assert_int_equal(read(text, 16, 64), HSC_OK);
+        for (int k = 0; k < 2; k++) assert_near(k, cases[i].want[k]);
+    }
+}
+
 static void refused(const char *text, hsc_status status, const char *words)
 {
     assert_int_equal(read(text, 8, 64), status);
@@ -125,6 +150,7 @@ int main(void)
         cmocka_unit_test_teardown(llama3, tear_down),
         cmocka_unit_test_teardown(linear_and_dynamic, tear_down),
         cmocka_unit_test_teardown(longrope, tear_down),
+        cmocka_unit_test_teardown(original_length, tear_down),
         cmocka_unit_test_teardown(refusals, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,8 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, bool *tie, hsc_
 {
     hsc_config *c = &desc->config;
     bool normed;
-    HSC_TRY(hsc__config_int(src, "hidden_size", "n_embed", 1, 1 << 20, &c->d_model, err));
+    const char *width = json_is_number(json_object_get(src->config, "n_embed")) ? "n_embed" : "hidden_size";
+    HSC_TRY(hsc__config_int(src, width, NULL, 1, 1 << 20, &c->d_model, err)); /* the older name goes before */
     HSC_TRY(hsc__config_int(src, "n_layer", "num_hidden_layers", 1, 4096, &c->n_layers, err));
     HSC_TRY(hsc__config_int(src, "n_head", "num_attention_heads", 1, 4096, &c->n_heads, err));
     HSC_TRY(hsc__config_int_or(src, "seq_length", NULL, 2048, 1, 1 << 24, &c->n_ctx, err));

@@ -39,7 +39,7 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, bool *tie, hsc_
 /* Older files have names of their own for base and share. */
 static hsc_status read_rope(hsc__source *src, hsc__desc *desc, hsc__rope *rope, hsc_error *err)
 {
-    hsc__rope_defaults d = {10000, 0.25, false};
+    hsc__rope_defaults d = {.theta = 10000, .partial = 0.25};
     HSC_TRY(hsc__json_double(src->config, "rotary_emb_base", d.theta, &d.theta, src->config_path, err));
     HSC_TRY(hsc__json_double(src->config, "rotary_pct", d.partial, &d.partial, src->config_path, err));
     return hsc__rope_from_config(src, &desc->config, &d, rope, err);

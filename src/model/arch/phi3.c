@@ -5,7 +5,7 @@
 hsc_status hsc__phi3_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err)
 {
     hsc__decoder d = {
-        .n_ctx = 4096, .d_vocab = 32064, .eps = 1e-5, .act = "silu", .rope = {10000, 1, true}, .fused = true};
+        .n_ctx = 4096, .d_vocab = 32064, .eps = 1e-5, .act = "silu", .rope = {10000, 1, true, 4096}, .fused = true};
     int window = 0;
     HSC_TRY(hsc__decoder_sizes(src, desc, &d, err));
     if (json_is_integer(json_object_get(src->config, "sliding_window")))
