@@ -226,6 +226,7 @@ static hsc_status score_text(hsc__score *j, const hsc__tokens *tokens, double **
                 n_ctx);
     HSC_FAIL_IF(o->stride >= window, HSC_EINVAL, "--stride %d: it must be below the %d tokens that a pass sees",
                 o->stride, window);
+    if (n <= (size_t)window) window = n < 2 ? 2 : (int)n; /* one pass, and a session of no more than it needs */
     hsc_session_options session = hsc__pass_session(&o->pass, o->threads, window);
     hsc_batch source = {.ids = j->source.encoding.ids, .n_tokens = (int)j->source.encoding.n};
     if (j->reads_source) session.max_source = source.n_tokens;
@@ -233,7 +234,7 @@ static hsc_status score_text(hsc__score *j, const hsc__tokens *tokens, double **
     if (j->reads_source) HSC_TRY(hsc_session_read_source(j->session, &source, err));
     *log_probs = hsc__calloc(n, sizeof **log_probs);
     if (!*log_probs) return hsc__fail_memory(err, n * sizeof **log_probs, "the scores");
-    hsc_score_options how = {.window = window, .stride = o->stride, .tell = tell};
+    hsc_score_options how = {.window = window, .stride = o->stride < window ? o->stride : 0, .tell = tell};
     return hsc_score(j->session, tokens->encoding.ids, (int)n, &how, *log_probs, err);
 }
 

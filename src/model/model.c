@@ -31,6 +31,18 @@ static hsc_status open_gguf(hsc_model *m, hsc__source *src, hsc_error *err)
     return arch->from_gguf(src, &m->desc, err);
 }
 
+/* GPTQ, AWQ, bitsandbytes and their like: tensors that mean something else than their types and shapes say. */
+static hsc_status refuse_quantised(const hsc__source *src, hsc_error *err)
+{
+    const json_t *how = json_object_get(src->config, "quantization_config");
+    const char *method = json_string_value(json_object_get(how, "quant_method"));
+    HSC_FAIL_IF(how && !json_is_null(how), HSC_EUNSUPPORTED,
+                "%s: field \"quantization_config\": weights quantised by \"%s\" are not supported; those of GGUF files "
+                "are",
+                src->config_path, method ? method : "?");
+    return HSC_OK;
+}
+
 static hsc_status folder_description(hsc_model *m, hsc__source *src, hsc_error *err)
 {
     const hsc__arch *arch;
@@ -38,6 +50,7 @@ static hsc_status folder_description(hsc_model *m, hsc__source *src, hsc_error *
     HSC_TRY(hsc__json_string(src->config, "model_type", NULL, &name, src->config_path, err));
     HSC_FAIL_IF(!name, HSC_EFORMAT, "%s: field \"model_type\" is missing", src->config_path);
     HSC_TRY(hsc__arch_find(name, src->config_path, &arch, err));
+    HSC_TRY(refuse_quantised(src, err));
     HSC_FAIL_IF(!arch->from_folder, HSC_EUNSUPPORTED, "%s: architecture \"%s\" is not supported in folders",
                 src->config_path, name);
     m->desc.config.arch = arch->name;

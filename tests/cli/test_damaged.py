@@ -106,6 +106,15 @@ class NotANumber(Damaged):
             with self.subTest(words=words[0]):
                 self.ends_well(*words)
 
+    def test_quantised(self):
+        """Fields of another quantisation are refused even where the tensors look like plain ones."""
+        model = self.checkpoint()
+        config = json.loads((model / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, "quantization_config": {"quant_method": "gptq", "bits": 4}}))
+        self.bad(1, "score", "-m", model, TEXT, says=["quantization_config", "gptq", "not supported"])
+        (model / "config.json").write_text(json.dumps({**config, "quantization_config": None}))
+        self.good("score", "-m", model, TEXT)
+
     def test_no_flow_of_nan(self):
         self.bad(1, "rollout", "-m", self.checkpoint("attn.c_attn.weight", math.nan), TEXT, says=["not finite"])
 

@@ -8,6 +8,7 @@ from program import DATA, ProgramTest, main, read_safetensors
 
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"
 SORT = DATA / "models" / "gpt-nano-sort"
+TINY = DATA / "models" / "tinystories-656k"
 TEXT = "Once upon a time, there was a little girl named Lily. She loved to play outside in the park."
 
 
@@ -63,6 +64,16 @@ class Score(ProgramTest):
         self.assertTrue(all(token["log_prob"] < 0 for token in data["tokens"][1:]))
         again = self.json("score", "-m", STORIES, "--file", path, "-t", 3)
         self.assertEqual(again, data)
+
+    def test_great_context(self):
+        """What is made for a text grows with the text and not with the context, which is 16 million tokens here."""
+        model = self.folder / "great"
+        model.mkdir()
+        for name in ("model.safetensors", "tokenizer.json"):
+            (model / name).symlink_to(TINY / name)
+        config = json.loads((TINY / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1 << 24}))
+        self.assertEqual(self.json("score", "-m", model, TEXT)["log_prob"], self.json("score", "-m", TINY, TEXT)["log_prob"])
 
     def test_choices(self):
         lines = [{"prompt": "Once upon a time, there was a little", "choices": [" girl", " xqz", " dog named Tom"], "answer": 0},
@@ -168,4 +179,4 @@ class Score(ProgramTest):
 
 
 if __name__ == "__main__":
-    main("models/stories260K", "models/gpt-nano-sort")
+    main("models/stories260K", "models/gpt-nano-sort", "models/tinystories-656k")
