@@ -541,9 +541,9 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_forward(hsc_session *session, const hsc_ba
 /* What an encoder-decoder writes about: runs the encoder over the batch's sequences, whole and without padding, and
  * makes the keys and values that each block of the decoder will read, once. Every sequence of the session is emptied;
  * in the passes that follow, sequence i reads source i, and a fork reads what its parent reads. Sites enc_, cross_k and
- * cross_v are seen here and not in hsc_forward, which refuses a sequence that has no source. Of the batch, ids and
- * lengths count. HSC_EINVAL: the model has no encoder, or as for hsc_forward; HSC_ENOMEM, HSC_ECANCELED. After a
- * failure no sequence has a source. */
+ * cross_v are seen here and not in hsc_forward, which refuses to run layers for a sequence that has no source. Of the
+ * batch, ids and lengths count. HSC_EINVAL: the model has no encoder, or as for hsc_forward; HSC_ENOMEM, HSC_ECANCELED.
+ * After a failure no sequence has a source. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_session_read_source(hsc_session *session, const hsc_batch *batch, hsc_error *err);
 /* Tokens of the source that sequence `seq` reads; 0: none. */
 HSC_API int hsc_session_source_length(const hsc_session *session, int seq);

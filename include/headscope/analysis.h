@@ -30,7 +30,10 @@ typedef struct hsc_lens_options {
     int top_k;              /* words kept of each stage and position, at most HSC_LENS_MAX_TOP; 0: 5 */
     const hsc_token *words; /* [n_words] followed through all stages */
     int n_words;
-    int first_pos; /* positions before it are run but not read */
+    int first_pos;           /* positions before it are run but not read */
+    const hsc_token *source; /* [n_source] of an encoder-decoder: what it reads; the text is then its target, and the
+                                layers are the decoder's */
+    int n_source;
 } hsc_lens_options;
 
 /* Arrays are [n_stages][n_pos] and more where it says so; position i is token first_pos + i. p of a word is
@@ -49,8 +52,8 @@ typedef struct hsc_lens {
 } hsc_lens;
 
 /* Fills *out, which hsc_lens_free frees. Memory: the residual stream of every stage, and logits of a few positions at
- * all stages. HSC_EUNSUPPORTED: the model has no output matrix. HSC_EINVAL: an option is out of range; as hsc_forward.
- * HSC_ENOMEM. */
+ * all stages. HSC_EUNSUPPORTED: the model has no output matrix. HSC_EINVAL: an option is out of range; an
+ * encoder-decoder without a source, or a source without one; as hsc_forward. HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_lens_run(const hsc_model *model, const hsc_token *ids, int n_tokens,
                                                const hsc_lens_options *options, hsc_lens *out, hsc_error *err);
 HSC_API void hsc_lens_free(hsc_lens *lens);

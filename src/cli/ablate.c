@@ -17,7 +17,11 @@ static const hsc__option options[] = {
     OPTION("pairs", 0, HSC__OPT_TEXT, "FILE", pairs, 0, 0,
            "Pairs as scan reads them, marked text or JSONL: each wording up to its query is a prompt, its answer the "
            "candidate that it means. Or JSONL with \"prompt\", \"right\" and \"wrong\". The metric is the logit of the "
-           "right answer's first token minus the wrong one's."),
+           "right answer's first token minus the wrong one's. Of an encoder-decoder lines of JSONL with \"source\", "
+           "which it "
+           "reads, \"prompt\", what it has written of its target so far (nothing, if left out), \"right\" and "
+           "\"wrong\", and "
+           "perhaps \"id\", \"cluster\", and \"twin\", the id of the line that resample takes from."),
     OPTION("ids", 0, HSC__OPT_IDS, "IDS", ids, 0, 0, "Token ids such as 1,2,3 instead of TEXT."),
     HSC__OPTIONS_TARGET(hsc__ablate_options, target),
     OPTION("limit", 0, HSC__OPT_INT, "N", limit, 1, INT32_MAX, "The first N lines of the file. Default: all."),
@@ -169,8 +173,6 @@ static hsc_status choose_side(hsc__ablate *j, hsc_error *err)
     HSC_FAIL_IF(v->side >= 0 && !encoder, HSC_EINVAL,
                 "--side is about encoder-decoders; %s (%s) has one stack of blocks", j->opened.name,
                 j->opened.config->arch);
-    HSC_FAIL_IF(v->pairs && encoder, HSC_EUNSUPPORTED, "--pairs: prompts that go on are not what %s (%s) writes",
-                j->opened.name, j->opened.config->arch);
     j->side = !encoder ? HSC__SIDE_OWN : v->side < 0 ? HSC__SIDE_CROSS : 1 + v->side;
     j->stack = j->side == HSC__SIDE_ENCODER ? encoder : j->opened.config;
     return HSC_OK;

@@ -113,16 +113,16 @@ static bool can_give(const hsc__ablate *j, size_t item, size_t donor)
 {
     const hsc__item *x = &j->items.list[item], *y = &j->items.list[donor];
     bool same = x->cluster && y->cluster ? strcmp(x->cluster, y->cluster) == 0 : item == donor;
-    return !same && x->n_tokens == y->n_tokens;
+    return !same && hsc__ablate_rows(j, x) == hsc__ablate_rows(j, y);
 }
 
 /* The donors of a text of a pair file: its twin, or seeded others of other clusters, without repeats. */
 static int draw_donors(const hsc__ablate *j, size_t item, hsc_random *random, size_t *out)
 {
     int n = 0, wanted = j->options->n_donors, seen = 0;
-    int twin = j->items.list[item].twin;
+    int twin = j->items.list[item].twin, n_rows = hsc__ablate_rows(j, &j->items.list[item]);
     if (!wanted) {
-        if (twin < 0 || j->items.list[twin].n_tokens != j->items.list[item].n_tokens) return 0;
+        if (twin < 0 || hsc__ablate_rows(j, &j->items.list[twin]) != n_rows) return 0;
         out[0] = (size_t)twin;
         return 1;
     }
@@ -160,8 +160,9 @@ hsc_status hsc__ablate_find_donors(hsc__ablate *j, hsc_error *err)
         j->items.n_unused++;
         if (twin_said(j, i)) continue;
         HSC_TRY(hsc__items_leave_out(&j->items, j->items.list[i].line,
-                                     o->n_donors ? "no other cluster has a text of as many tokens"
-                                                 : "its twin has another number of tokens",
+                                     o->n_donors                 ? "no other cluster has a text of as many tokens"
+                                     : j->items.list[i].twin < 0 ? "it has no twin"
+                                                                 : "its twin has another number of tokens",
                                      err));
     }
     HSC_FAIL_IF(j->items.n_unused == j->items.n, HSC_EINVAL, "no text has a donor of as many tokens: %s",

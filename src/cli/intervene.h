@@ -42,7 +42,8 @@ typedef struct hsc__items {
     size_t n, capacity;
     hsc__left_out *left_out; /* lines of a pair file that cannot be used */
     size_t n_left_out, left_capacity, n_unused;
-    bool with_end; /* targets keep the token that ends them: it is predicted, too */
+    bool with_end;  /* targets keep the token that ends them: it is predicted, too */
+    bool of_source; /* a line of an encoder-decoder is a source alone, its target what begins one */
 } hsc__items;
 void hsc__items_free(hsc__items *items);
 
@@ -81,7 +82,8 @@ hsc_status hsc__items_add_source(hsc__items *items, const hsc__opened *opened, c
 /* Adds a text (of an encoder-decoder a source and a target with a tab between them), ids, a source with its target, the
  * lines of a file (at most `limit` of them, 0: all), or a pair file: JSONL prompts with "right" and
  * "wrong", or with "io" and "s" and no twin; or pairs as hsc_pairs_parse reads them, whose prompts end with their query
- * and whose answers are the candidates. HSC_EINVAL: nothing can be used. */
+ * and whose answers are the candidates. Of an encoder-decoder a line has a "source" and its "prompt" is the target so
+ * far; a "twin" names the "id" of another line. HSC_EINVAL: nothing can be used. */
 hsc_status hsc__items_add_text(hsc__items *items, const hsc__opened *opened, const char *text, size_t n, unsigned flags,
                                hsc_error *err);
 hsc_status hsc__items_add_ids(hsc__items *items, const hsc__ids *ids, hsc_error *err);
@@ -94,7 +96,9 @@ hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, co
 
 /* A line of prompts as it stands in its file. */
 typedef struct hsc__prompt {
-    const char *text; /* [n] */
+    const char *source;    /* what an encoder-decoder reads, the text being its target so far; NULL: none */
+    const char *id, *twin; /* the line's name, and that of the one which it is compared with; NULL */
+    const char *text;      /* [n] */
     size_t n;
     const char *right, *wrong;
     const char *cluster; /* NULL: the prompt by itself */
@@ -110,6 +114,8 @@ typedef struct hsc__pair_reader {
 } hsc__pair_reader;
 /* HSC_EINVAL: nothing can be used. limit: the first lines alone; 0: all. */
 hsc_status hsc__read_pairs(const hsc__pair_reader *reader, const char *path, int limit, hsc_error *err);
+/* HSC_EINVAL: the line has a source and the model reads none, or the other way round. */
+hsc_status hsc__prompt_check(const hsc__opened *opened, const hsc__prompt *prompt, hsc_error *err);
 /* Whether both wordings say the same up to the query, so that nothing tells their answers apart there. */
 bool hsc__same_prompt(const hsc_pair *pair);
 

@@ -90,18 +90,32 @@ hsc_status hsc__items_add_source(hsc__items *items, const hsc__opened *opened, c
     return status;
 }
 
-/* A source and a target with a tab between them. */
+/* The tokens that begin a target. */
+static hsc_status begin_target(const hsc__opened *opened, hsc__ids *out, hsc_error *err)
+{
+    hsc_target how;
+    HSC_TRY(hsc_model_target(opened->model, &how, err));
+    out->n = (size_t)how.n_start;
+    out->ids = hsc__malloc(out->n * sizeof *out->ids);
+    if (!out->ids) return hsc__fail_memory(err, out->n * sizeof *out->ids, "the target");
+    memcpy(out->ids, how.start, out->n * sizeof *out->ids);
+    return HSC_OK;
+}
+
+/* A source and a target with a tab between them; a source alone where targets do not count. */
 static hsc_status add_line(hsc__items *items, const hsc__opened *opened, const hsc_tokenizer *tokenizer,
                            const char *text, size_t n, unsigned flags, hsc_error *err)
 {
     const char *tab = memchr(text, '\t', n);
     hsc_encoding source = {0};
     hsc__ids target = {0};
-    HSC_FAIL_IF(!tab, HSC_EINVAL, "%s is an encoder-decoder: a source, a tab and a target are wanted", opened->name);
-    size_t n_source = (size_t)(tab - text);
+    HSC_FAIL_IF(!tab && !items->of_source, HSC_EINVAL,
+                "%s is an encoder-decoder: a source, a tab and a target are wanted", opened->name);
+    size_t n_source = tab ? (size_t)(tab - text) : n;
     hsc_status status = hsc_encode(tokenizer, text, n_source, flags, &source, err);
     if (status == HSC_OK) status = hsc__source_fits(opened, source.n, err);
-    if (status == HSC_OK)
+    if (status == HSC_OK && !tab) status = begin_target(opened, &target, err);
+    else if (status == HSC_OK)
         status = hsc__target_encode(opened, tab + 1, n - n_source - 1, items->with_end, &target, NULL, err);
     if (status == HSC_OK) status = hsc__items_add_target(items, source.ids, source.n, &target, err);
     hsc_encoding_free(&source);

@@ -7,11 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What comes next after the item's prompt, and what is read of a line. */
+/* A line that names itself or another. */
+typedef struct named {
+    size_t item;
+    char *id, *twin; /* of hsc__malloc; NULL */
+} named;
+
 typedef struct reader {
     hsc__items *items;
     const hsc__opened *opened;
     unsigned flags;
+    named *names;
+    size_t n_names, names_capacity;
 } reader;
 
 hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err)
@@ -26,34 +33,67 @@ hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hs
 
 /* --------------------------------------------------------------------------------------------------- answers ---- */
 
+/* Tokens of a text that goes on; of an encoder-decoder a target behind what begins one. Free out->ids. */
+static hsc_status encode(const reader *r, const char *text, size_t n, hsc__ids *out, hsc_error *err)
+{
+    const hsc_tokenizer *tokenizer = NULL;
+    hsc_encoding encoding = {0};
+    if (hsc_model_encoder(r->opened->model)) return hsc__target_encode(r->opened, text, n, false, out, NULL, err);
+    HSC_TRY(hsc__cli_tokenizer(r->opened, &tokenizer, err));
+    hsc_status status = hsc_encode(tokenizer, text, n, r->flags, &encoding, err);
+    *out = (hsc__ids){encoding.ids, encoding.n};
+    encoding.ids = NULL; /* given away */
+    hsc_encoding_free(&encoding);
+    return status;
+}
+
 /* The token that comes after the item's prompt when the prompt goes on with a blank and the word. */
 static hsc_status first_token(const reader *r, const hsc__item *item, const char *prompt, size_t n_prompt,
                               const char *word, size_t n_word, hsc_token *out, hsc_error *err)
 {
-    const hsc_tokenizer *tokenizer = NULL;
-    hsc_encoding whole = {0};
+    hsc__ids whole = {0};
     hsc__string text = {0};
     size_t n = (size_t)item->n_tokens;
-    HSC_TRY(hsc__cli_tokenizer(r->opened, &tokenizer, err));
     hsc__string_add(&text, prompt, n_prompt);
-    if (*word != ' ') hsc__string_text(&text, " ");
+    if (*word != ' ' && n_prompt) hsc__string_text(&text, " ");
     hsc__string_add(&text, word, n_word);
-    hsc_status status = text.failed ? hsc__fail_memory(err, n_prompt, "an answer")
-                                    : hsc_encode(tokenizer, text.data, text.n, r->flags, &whole, err);
+    hsc_status status =
+        text.failed ? hsc__fail_memory(err, n_prompt, "an answer") : encode(r, text.data, text.n, &whole, err);
     if (status == HSC_OK && (whole.n <= n || memcmp(whole.ids, item->ids, n * sizeof *item->ids) != 0))
         status = hsc__fail(err, HSC_EINVAL, 0, "'%.*s' after the prompt changes the tokens of the prompt itself",
                            (int)n_word, word);
     if (status == HSC_OK) *out = whole.ids[n];
-    hsc_encoding_free(&whole);
+    hsc__free(whole.ids);
     hsc__string_free(&text);
     return status;
 }
 
-/* Adds a prompt with its two answers; when they cannot be used nothing is added. */
-static hsc_status add_prompt(const reader *r, const char *prompt, size_t n, const char *right, size_t n_right,
-                             const char *wrong, size_t n_wrong, hsc_error *err)
+/* A target so far, about a source. */
+static hsc_status add_target(const reader *r, const char *source, const char *prompt, size_t n, hsc_error *err)
 {
-    HSC_TRY(hsc__items_add_text(r->items, r->opened, prompt, n, r->flags, err));
+    const hsc_tokenizer *tokenizer = NULL;
+    hsc_encoding read = {0};
+    hsc__ids target = {0};
+    int n_ctx = r->opened->config->n_ctx;
+    HSC_TRY(hsc__cli_tokenizer(r->opened, &tokenizer, err));
+    hsc_status status = hsc_encode(tokenizer, source, strlen(source), r->flags, &read, err);
+    if (status == HSC_OK) status = hsc__source_fits(r->opened, read.n, err);
+    if (status == HSC_OK) status = encode(r, prompt, n, &target, err);
+    if (status == HSC_OK && target.n > (size_t)n_ctx)
+        status = hsc__fail(err, HSC_EINVAL, 0, "the target has %zu tokens, the context of %s %d", target.n,
+                           r->opened->name, n_ctx);
+    if (status == HSC_OK) status = hsc__items_add_target(r->items, read.ids, read.n, &target, err);
+    hsc_encoding_free(&read);
+    hsc__free(target.ids);
+    return status;
+}
+
+/* Adds a prompt with its two answers; when they cannot be used nothing is added. */
+static hsc_status add_prompt(const reader *r, const char *source, const char *prompt, size_t n, const char *right,
+                             size_t n_right, const char *wrong, size_t n_wrong, hsc_error *err)
+{
+    if (source) HSC_TRY(add_target(r, source, prompt, n, err));
+    else HSC_TRY(hsc__items_add_text(r->items, r->opened, prompt, n, r->flags, err));
     hsc__item *item = &r->items->list[r->items->n - 1];
     hsc_status status = first_token(r, item, prompt, n, right, n_right, &item->a, err);
     if (status == HSC_OK) status = first_token(r, item, prompt, n, wrong, n_wrong, &item->b, err);
@@ -88,12 +128,17 @@ static hsc_status find_cluster(const json_t *object, char **out, hsc_error *err)
 static hsc_status read_object(const hsc__pair_reader *r, const json_t *object, int line, hsc_error *err)
 {
     char *cluster;
-    hsc__prompt p = {.text = json_string_value(json_object_get(object, "prompt")),
+    hsc__prompt p = {.source = json_string_value(json_object_get(object, "source")),
+                     .id = json_string_value(json_object_get(object, "id")),
+                     .twin = json_string_value(json_object_get(object, "twin")),
+                     .text = json_string_value(json_object_get(object, "prompt")),
                      .right = text_of(object, "right", "io"),
                      .wrong = text_of(object, "wrong", "s"),
                      .line = line};
+    if (p.source && !json_object_get(object, "prompt")) p.text = ""; /* the target begins with the answer */
     HSC_FAIL_IF(!p.text || !p.right || !p.wrong, HSC_EFORMAT,
-                "a line of a pair file is {\"prompt\", \"right\", \"wrong\"} or {\"prompt\", \"io\", \"s\"}");
+                "a line of a pair file is {\"prompt\", \"right\", \"wrong\"} or {\"prompt\", \"io\", \"s\"}, with a "
+                "\"source\" for an encoder-decoder");
     HSC_TRY(find_cluster(object, &cluster, err));
     p.n = strlen(p.text);
     p.cluster = cluster;
@@ -130,15 +175,49 @@ static hsc_status read_prompts(const hsc__pair_reader *r, const char *path, cons
     return HSC_OK;
 }
 
+hsc_status hsc__prompt_check(const hsc__opened *opened, const hsc__prompt *p, hsc_error *err)
+{
+    bool encoder = hsc_model_encoder(opened->model) != NULL;
+    HSC_FAIL_IF(encoder && !p->source, HSC_EINVAL,
+                "%s is an encoder-decoder: a line wants a \"source\", which it reads; \"prompt\" is its target so far",
+                opened->name);
+    HSC_FAIL_IF(!encoder && p->source, HSC_EINVAL,
+                "a \"source\" is what an encoder-decoder reads; %s (%s) has one stack of blocks", opened->name,
+                opened->config->arch);
+    return HSC_OK;
+}
+
+static hsc_status copy_text(const char *text, char **out, hsc_error *err)
+{
+    *out = text ? hsc__strndup(text, strlen(text)) : NULL;
+    return *out || !text ? HSC_OK : hsc__fail_memory(err, strlen(text) + 1, "a name");
+}
+
 static hsc_status add_object(void *user, const hsc__prompt *p, hsc_error *err)
 {
-    const reader *r = user;
-    HSC_TRY(add_prompt(r, p->text, p->n, p->right, strlen(p->right), p->wrong, strlen(p->wrong), err));
+    reader *r = user;
+    HSC_TRY(hsc__prompt_check(r->opened, p, err));
+    HSC_TRY(add_prompt(r, p->source, p->text, p->n, p->right, strlen(p->right), p->wrong, strlen(p->wrong), err));
     hsc__item *item = &r->items->list[r->items->n - 1];
     item->line = p->line;
-    if (!p->cluster) return HSC_OK;
-    item->cluster = hsc__strndup(p->cluster, strlen(p->cluster));
-    return item->cluster ? HSC_OK : hsc__fail_memory(err, strlen(p->cluster) + 1, "a cluster");
+    HSC_TRY(copy_text(p->cluster, &item->cluster, err));
+    if (!p->source || (!p->id && !p->twin)) return HSC_OK;
+    HSC_TRY(hsc__grow(&r->names, &r->names_capacity, r->n_names + 1, sizeof *r->names, err));
+    named *name = &r->names[r->n_names++];
+    *name = (named){.item = r->items->n - 1};
+    HSC_TRY(copy_text(p->id, &name->id, err));
+    return copy_text(p->twin, &name->twin, err);
+}
+
+/* A twin that is named and is not there, or was left out, is none. */
+static void join_twins(const reader *r)
+{
+    for (size_t i = 0; i < r->n_names; i++) {
+        for (size_t k = 0; r->names[i].twin && k < r->n_names; k++) {
+            if (!r->names[k].id || strcmp(r->names[k].id, r->names[i].twin) != 0 || k == i) continue;
+            r->items->list[r->names[i].item].twin = (int)r->names[k].item;
+        }
+    }
 }
 
 /* ----------------------------------------------------------------------------------------------------- pairs ---- */
@@ -169,9 +248,11 @@ static hsc_status add_wording(const reader *r, const hsc_pair *pair, int which, 
 {
     const hsc_wording *w = &pair->wording[which];
     hsc_span right = which ? w->b : w->a, wrong = which ? w->a : w->b;
-    hsc_status status = w->text ? add_prompt(r, w->text, w->query.end, w->text + right.start, right.end - right.start,
-                                             w->text + wrong.start, wrong.end - wrong.start, err)
-                                : add_wording_ids(r, w, right, wrong, err);
+    HSC_TRY(hsc__prompt_check(r->opened, &(hsc__prompt){.text = w->text}, err));
+    hsc_status status = w->text
+                            ? add_prompt(r, NULL, w->text, w->query.end, w->text + right.start, right.end - right.start,
+                                         w->text + wrong.start, wrong.end - wrong.start, err)
+                            : add_wording_ids(r, w, right, wrong, err);
     if (status != HSC_OK) return status;
     hsc__item *item = &r->items->list[r->items->n - 1];
     item->line = w->line;
@@ -228,7 +309,7 @@ static hsc_status read_in_order(const hsc__pair_reader *r, const hsc_pairs *pair
     return status;
 }
 
-/* Lines of a prompt and its answers, without a twin. */
+/* Lines of a prompt and its answers, without a twin; or of a source. */
 static bool is_prompts(const hsc__string *text)
 {
     json_error_t where;
@@ -237,7 +318,8 @@ static bool is_prompts(const hsc__string *text)
     const char *end = memchr(text->data + start, '\n', text->n - start);
     size_t n = end ? (size_t)(end - text->data) - start : text->n - start;
     json_t *object = n && text->data[start] == '{' ? json_loadb(text->data + start, n, 0, &where) : NULL;
-    bool found = object && json_object_get(object, "prompt") && !json_object_get(object, "twin");
+    bool found = object && (json_object_get(object, "source") ||
+                            (json_object_get(object, "prompt") && !json_object_get(object, "twin")));
     json_decref(object);
     return found;
 }
@@ -266,8 +348,15 @@ hsc_status hsc__read_pairs(const hsc__pair_reader *r, const char *path, int limi
 hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
                                 int limit, hsc_error *err)
 {
-    reader r = {items, opened, flags};
-    return hsc__read_pairs(&(hsc__pair_reader){add_object, add_both, &r, items}, path, limit, err);
+    reader r = {.items = items, .opened = opened, .flags = flags};
+    hsc_status status = hsc__read_pairs(&(hsc__pair_reader){add_object, add_both, &r, items}, path, limit, err);
+    if (status == HSC_OK) join_twins(&r);
+    for (size_t i = 0; i < r.n_names; i++) {
+        hsc__free(r.names[i].id);
+        hsc__free(r.names[i].twin);
+    }
+    hsc__free(r.names);
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------- what is said about them ---- */

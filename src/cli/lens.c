@@ -31,6 +31,7 @@ static const hsc__option options[] = {
         "A pair file as in ablate, instead of TEXT: after each layer the lead of the right answer over the wrong one, "
         "over all lines."),
     OPTION("limit", 0, HSC__OPT_INT, "N", limit, 1, INT32_MAX, "The first N lines of --pairs. Default: all."),
+    HSC__OPTIONS_TARGET(values, r.target),
     HSC__OPTION_HEADING("What is shown"),
     OPTION("top", 'k', HSC__OPT_INT, "K", r.top, 1, HSC_LENS_MAX_TOP, "Words of each layer. Default: 3."),
     OPTION("by", 0, HSC__OPT_CHOICE, "answer|kl|loss|word", by, 0, 0,
@@ -51,7 +52,9 @@ static const hsc__command command = {
         "if the layers above were not there. So one sees when a word arrives, and what stood there before.\n"
         "The divergence (KL, in nats) says how far a layer is from what the model ends with. Early layers need not "
         "speak the output's language: a word that is not seen yet may be there all the same, so an absence proves "
-        "nothing, and a word that shows need not be used. --pairs asks over many texts.",
+        "nothing, and a word that shows need not be used. --pairs asks over many texts.\n"
+        "Of an encoder-decoder (T5, BART, Marian) TEXT is what it reads, and the lens is put on the layers of its "
+        "decoder at the positions of --target.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope lens -m gpt2 \"The Eiffel Tower is in the city of\" --word Paris --word Rome\n"
@@ -62,6 +65,7 @@ static const hsc__command command = {
                 "    after which layer does the right answer lead?",
     .min_args = 0,
     .max_args = 1,
+    .encoder_decoders = true,
 };
 
 /* --pairs: one stage over all lines. */
@@ -89,6 +93,8 @@ static int check(void *user, const hsc__args *args)
     if (!v->pairs) return hsc__reading_check(&command, &v->r, args);
     if (args->n || v->r.ids.ids) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
     if (v->by) return hsc__cli_misuse(&command, "--by is about one text: --pairs has no map");
+    if (v->r.target.text || v->r.target.ids.ids)
+        return hsc__cli_misuse(&command, "--pairs brings its own targets: leave --target out");
     if (v->words.n || v->r.token || v->r.pos >= 0)
         return hsc__cli_misuse(&command, "--pairs brings its own words and asks at the last token");
     return hsc__reading_check_output(&command, &v->r);
@@ -100,13 +106,15 @@ static hsc_lens_options lens_options(const job *j)
                               .compute = (hsc_compute)j->v->r.compute,
                               .top_k = j->v->r.top,
                               .words = j->words,
-                              .n_words = j->v->words.n};
+                              .n_words = j->v->words.n,
+                              .source = j->r.source.encoding.ids,
+                              .n_source = (int)j->r.source.encoding.n};
 }
 
 static hsc_status run_text(job *j, const char *text, hsc_error *err)
 {
-    hsc_lens_options o = lens_options(j);
     HSC_TRY(hsc__reading_text(&j->r, text, err));
+    hsc_lens_options o = lens_options(j);
     for (int i = 0; i < o.n_words; i++) {
         const char *word = j->v->words.list[i];
         HSC_TRY(hsc__cli_word(&j->r.opened, "--word", word, strlen(word), &j->words[i], err));
@@ -127,6 +135,8 @@ static hsc_status run_items(job *j, double *table, hsc_error *err)
         o.words = words;
         o.n_words = 2;
         o.first_pos = item->n_tokens - 1;
+        o.source = item->source;
+        o.n_source = item->n_source;
         hsc__cli_progress("lens: text %zu of %zu", i + 1, j->items.n);
         HSC_TRY(hsc_lens_run(j->r.opened.model, item->ids, item->n_tokens, &o, &lens, err));
         for (int s = 0; s < j->n_stages; s++) {
@@ -323,6 +333,7 @@ static json_t *text_json(const job *j)
 {
     json_t *root = json_start(j), *stages = json_array();
     json_object_set_new(root, "tokens", hsc__json_tokens(&j->r.tokens));
+    if (j->r.source.encoding.n) json_object_set_new(root, "source", hsc__json_tokens(&j->r.source));
     for (int s = 0; s < j->lens.n_stages; s++) {
         json_t *row = json_array();
         for (int i = 0; i < j->lens.n_pos; i++)

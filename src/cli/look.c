@@ -60,6 +60,10 @@ static const hsc__option options[] = {
      "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
     HSC__OPTION_HEADING("Encoder-decoders"),
     HSC__OPTIONS_TARGET(hsc__look_options, target),
+    {"vs-target", 0, HSC__OPT_TEXT, "TEXT", offsetof(hsc__look_options, versus_target), 0, 0,
+     "Compare with a second target, about the text of --vs or else the same text. Without it the target of --vs is "
+     "that "
+     "of --target, or what the model writes about either text."},
     {"side", 0, HSC__OPT_CHOICE, "cross|encoder|decoder", offsetof(hsc__look_options, side), 0, 0,
      "cross (default): what the target's tokens look at in the text, the source; or one of the two by itself."},
     HSC__OPTION_HEADING("The pass"),
@@ -101,7 +105,7 @@ static hsc__look_mode choose_mode(const hsc__look_options *o)
 {
     bool query = o->token || o->pos >= 0, key = o->to || o->to_pos >= 0;
     if (o->stats) return HSC__LOOK_STATS;
-    if (o->versus) return HSC__LOOK_VERSUS;
+    if (o->versus || o->versus_target) return HSC__LOOK_VERSUS;
     if (query && key) return HSC__LOOK_PAIR;
     if (query) return HSC__LOOK_QUERY;
     if (key) return HSC__LOOK_KEY;
@@ -114,10 +118,22 @@ static int check_stats(const hsc__look_options *o)
     if (!o->stats) return HSC__CLI_GO_ON;
     if (o->token || o->pos >= 0 || o->to || o->to_pos >= 0)
         return hsc__cli_misuse(&command, "--stats sums up all tokens: not with --token, --pos, --to or --to-pos");
-    if (o->versus) return hsc__cli_misuse(&command, "--stats and --vs: one of the two");
+    if (o->versus || o->versus_target) return hsc__cli_misuse(&command, "--stats and --vs: one of the two");
     if (o->top) return hsc__cli_misuse(&command, "--stats has no list for --top to cut");
     if (o->plot || o->heatmap)
         return hsc__cli_misuse(&command, "--stats keeps no patterns to draw: not with --plot or --heatmap");
+    return HSC__CLI_GO_ON;
+}
+
+static int check_versus(const hsc__look_options *o)
+{
+    bool target = o->target.text || o->target.ids.ids || o->versus_target;
+    if (o->side == HSC__LOOK_ENCODER && target) return hsc__cli_misuse(&command, "--side encoder reads no target");
+    if (!o->versus && !o->versus_target) return HSC__CLI_GO_ON;
+    if (o->to || o->to_pos >= 0)
+        return hsc__cli_misuse(&command,
+                               "--vs compares what a token looks at: it goes with --token or --pos, not with --to");
+    if (o->plot || o->heatmap) return hsc__cli_misuse(&command, "--vs draws no heatmap; draw each text by itself");
     return HSC__CLI_GO_ON;
 }
 
@@ -129,11 +145,8 @@ static int check(const hsc__look_options *o, int n_texts)
     if (n_inputs > 1) return hsc__cli_misuse(&command, "more than one of TEXT, --file and --ids");
     if (o->token && o->pos >= 0) return hsc__cli_misuse(&command, "--token and --pos both name the token");
     if (o->to && o->to_pos >= 0) return hsc__cli_misuse(&command, "--to and --to-pos both name the token");
-    if (o->versus && (o->to || o->to_pos >= 0))
-        return hsc__cli_misuse(&command,
-                               "--vs compares what a token looks at: it goes with --token or --pos, not with --to");
-    if (o->versus && (o->plot || o->heatmap))
-        return hsc__cli_misuse(&command, "--vs draws no heatmap; draw each text by itself");
+    int result = check_versus(o);
+    if (result != HSC__CLI_GO_ON) return result;
     if (o->second && o->ids.ids) return hsc__cli_misuse(&command, "--pair joins texts: not with --ids");
     if (o->json && o->csv) return hsc__cli_misuse(&command, "--json and --csv: one of the two");
     if (o->heatmap && (o->json || o->csv))
@@ -142,11 +155,9 @@ static int check(const hsc__look_options *o, int n_texts)
         return hsc__cli_misuse(&command, "--heatmap wants --head or --layer");
     if (o->head.given && !hsc__layers_have(&o->layers, o->head.layer))
         return hsc__cli_misuse(&command, "--head L%dH%d is not in the layers of --layer", o->head.layer, o->head.head);
-    int result = hsc__check_plot(&command, o->plot);
+    result = hsc__check_plot(&command, o->plot);
     if (result == HSC__CLI_GO_ON) result = check_stats(o);
     if (result == HSC__CLI_GO_ON) result = hsc__target_check(&command, &o->target);
-    if (result == HSC__CLI_GO_ON && o->side == HSC__LOOK_ENCODER && (o->target.text || o->target.ids.ids))
-        return hsc__cli_misuse(&command, "--side encoder reads no target");
     return result == HSC__CLI_GO_ON ? hsc__pass_check(&command, &o->pass) : result;
 }
 
@@ -174,14 +185,14 @@ static hsc_status finish_tokens(hsc__look_pass *pass, hsc_error *err)
 }
 
 /* The text that was read becomes the source, and the target's tokens are those that look. */
-static hsc_status find_target(hsc__look *look, hsc_error *err)
+static hsc_status find_target(const hsc__look *look, const hsc__target_options *target, hsc__look_pass *pass,
+                              hsc_error *err)
 {
-    hsc__look_pass *pass = &look->first;
     HSC_TRY(hsc__source_fits(&look->opened, (size_t)pass->n_tokens, err));
     if (look->side == HSC__LOOK_ENCODER) return HSC_OK;
     pass->source = pass->tokens;
     pass->tokens = (hsc__tokens){0};
-    HSC_TRY(hsc__target_find(&look->opened, &look->options->target, &look->options->pass, look->options->threads,
+    HSC_TRY(hsc__target_find(&look->opened, target, &look->options->pass, look->options->threads,
                              pass->source.encoding.ids, pass->n_tokens, &pass->tokens, err));
     HSC_TRY(finish_tokens(pass, err));
     if (look->side == HSC__LOOK_DECODER) return HSC_OK;
@@ -197,13 +208,14 @@ static hsc_status choose_side(hsc__look *look, hsc_error *err)
     const hsc_config *encoder = hsc_model_encoder(look->opened.model), *c = look->opened.config;
     static const hsc_site sites[] = {HSC_CROSS_PATTERN, HSC_ENC_PATTERN, HSC_PATTERN, HSC_PATTERN};
     HSC_TRY(hsc__target_allowed(&look->opened, &o->target, err));
+    HSC_FAIL_IF(o->versus_target && !encoder, HSC_EINVAL,
+                "--vs-target is what a decoder reads beside a source; %s (%s) has one stack of blocks",
+                look->opened.name, c->arch);
     HSC_FAIL_IF(o->side != HSC__LOOK_UNSET && !encoder, HSC_EINVAL,
                 "--side is about encoder-decoders; %s (%s) has one stack of blocks", look->opened.name, c->arch);
     look->side = !encoder ? HSC__LOOK_OWN : o->side == HSC__LOOK_UNSET ? HSC__LOOK_CROSS : (hsc__look_side)o->side;
     HSC_FAIL_IF(encoder && o->stats && look->side == HSC__LOOK_CROSS, HSC_EINVAL,
                 "--stats sums up what a text looks at in itself: --side encoder or --side decoder");
-    HSC_FAIL_IF(encoder && o->versus && look->side != HSC__LOOK_ENCODER, HSC_EINVAL,
-                "--vs of an encoder-decoder compares two texts that its encoder reads: --side encoder");
     if (look->side == HSC__LOOK_ENCODER) c = encoder;
     look->site = sites[look->side];
     look->n_layers = c->n_layers;
@@ -227,22 +239,48 @@ static hsc_status read_first(hsc__look *look, const char *argument, hsc_error *e
     return finish_tokens(&look->first, err);
 }
 
-/* With --ids the second text is a list of ids too. */
-static hsc_status read_second(hsc__look *look, hsc_error *err)
+/* A second text or target where the first one is a list of ids. Free ids->ids either way. */
+static hsc_status parse_second(const char *option, const char *text, hsc__ids *ids, hsc_error *err)
+{
+    HSC_FAIL_IF(!hsc__ids_parse(text, ids), HSC_EINVAL, "%s wants token ids as the first has them, not '%s'", option,
+                text);
+    return HSC_OK;
+}
+
+/* Without --vs it is the first source once more. */
+static hsc_status read_second_text(hsc__look *look, hsc_error *err)
 {
     const char *text = look->options->versus;
-    if (!look->options->ids.ids) {
-        HSC_TRY(encode(look, &look->second, text, strlen(text), err));
-        return finish_tokens(&look->second, err);
-    }
-    hsc__ids ids;
-    hsc_status status = HSC_OK;
-    if (!hsc__ids_parse(text, &ids))
-        status = hsc__fail(err, HSC_EINVAL, 0, "--vs wants token ids as --ids does, not '%s'", text);
-    else status = hsc__tokens_from_ids(&look->second.tokens, hsc_model_tokenizer(look->opened.model, NULL), &ids, err);
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(look->opened.model, NULL);
+    const hsc_encoding *first = &look->first.source.encoding;
+    if (!text) return hsc__tokens_from_ids(&look->second.tokens, tokenizer, &(hsc__ids){first->ids, first->n}, err);
+    if (!look->options->ids.ids) return encode(look, &look->second, text, strlen(text), err);
+    hsc__ids ids = {0};
+    hsc_status status = parse_second("--vs", text, &ids, err);
+    if (status == HSC_OK) status = hsc__tokens_from_ids(&look->second.tokens, tokenizer, &ids, err);
     hsc__free(ids.ids);
-    HSC_TRY(status);
-    return finish_tokens(&look->second, err);
+    return status;
+}
+
+/* With --ids the second text is a list of ids too, and with --target-ids, or no --target beside --ids, a target. */
+static hsc_status read_second(hsc__look *look, hsc_error *err)
+{
+    const hsc__look_options *o = look->options;
+    hsc__target_options target = o->target;
+    hsc__ids ids = {0};
+    HSC_TRY(read_second_text(look, err));
+    HSC_TRY(finish_tokens(&look->second, err));
+    if (look->side == HSC__LOOK_OWN) return HSC_OK;
+    hsc_status status = HSC_OK;
+    if (o->versus_target) {
+        bool as_ids = o->target.ids.ids || (o->ids.ids && !o->target.text);
+        target = (hsc__target_options){.text = as_ids ? NULL : o->versus_target};
+        if (as_ids) status = parse_second("--vs-target", o->versus_target, &target.ids, err);
+        ids = target.ids;
+    }
+    if (status == HSC_OK) status = find_target(look, &target, &look->second, err);
+    hsc__free(ids.ids);
+    return status;
 }
 
 static hsc_status find(const hsc__tokens *tokens, const char *text, int wanted, const char *option, const char *other,
@@ -265,7 +303,7 @@ static hsc_status resolve(hsc__look *look, hsc_error *err)
                 o->head.head, look->n_layers - 1, look->n_heads - 1);
     HSC_TRY(find(&look->first.tokens, o->token, o->pos, "--token", "--pos", &look->first.query, err));
     HSC_TRY(find(look->first.keys, o->to, o->to_pos, "--to", "--to-pos", &look->first.key, err));
-    return o->versus ? hsc__look_align(look, err) : HSC_OK;
+    return look->mode == HSC__LOOK_VERSUS ? hsc__look_align(look, err) : HSC_OK;
 }
 
 /* -------------------------------------------------------------------------------------------------------- pass ---- */
@@ -463,8 +501,8 @@ static hsc_status prepare(hsc__look *look, const char *argument, hsc_error *err)
 {
     HSC_TRY(choose_side(look, err));
     HSC_TRY(read_first(look, argument, err));
-    if (look->side != HSC__LOOK_OWN) HSC_TRY(find_target(look, err));
-    if (look->options->versus) HSC_TRY(read_second(look, err));
+    if (look->side != HSC__LOOK_OWN) HSC_TRY(find_target(look, &look->options->target, &look->first, err));
+    if (look->mode == HSC__LOOK_VERSUS) HSC_TRY(read_second(look, err));
     return resolve(look, err);
 }
 

@@ -6,7 +6,7 @@
 #include "cli/target.h"
 
 typedef struct hsc__look_options {
-    const char *model, *file, *token, *to, *versus, *plot, *second;
+    const char *model, *file, *token, *to, *versus, *versus_target, *plot, *second;
     hsc__ids ids;
     hsc__target_options target;
     int side; /* hsc__look_side, or HSC__LOOK_UNSET */
@@ -31,7 +31,7 @@ typedef enum {
     HSC__LOOK_KEY,      /* --to: who looks at it, head by head */
     HSC__LOOK_PAIR,     /* --token and --to: the heads that join the two */
     HSC__LOOK_HEAD,     /* --head alone: what each token looks at in it */
-    HSC__LOOK_VERSUS,   /* --vs: the heads that move between two texts */
+    HSC__LOOK_VERSUS,   /* --vs, --vs-target: the heads that move between two texts */
     HSC__LOOK_STATS,    /* --stats: every head in figures */
 } hsc__look_mode;
 
@@ -59,6 +59,11 @@ typedef struct hsc__look_pass {
     hsc_overview *overview;
 } hsc__look_pass;
 
+/* How the tokens of two texts lie against each other: n of either, equal ones at both ends. */
+typedef struct hsc__look_match {
+    int n1, n2, n_prefix, n_suffix;
+} hsc__look_match;
+
 typedef struct hsc__look {
     const hsc__look_options *options;
     hsc__look_mode mode;
@@ -70,8 +75,10 @@ typedef struct hsc__look {
     const float *pattern;         /* HSC__LOOK_HEAD: [n_tokens][n_keys] */
     hsc__look_stats *stats;       /* HSC__LOOK_STATS: [n_layers][n_heads]; only chosen heads are filled */
     int n_bins;                   /* of their distances */
-    hsc__look_pass first, second; /* second: --vs only */
-    int n_prefix, n_suffix;       /* --vs: equal tokens at both ends of the two texts */
+    hsc__look_pass first, second; /* second: HSC__LOOK_VERSUS only */
+    /* HSC__LOOK_VERSUS: of the tokens that look and of those that are looked at. */
+    hsc__look_match rows, keys;
+    bool same_source; /* HSC__LOOK_VERSUS: there is no source, or both texts have the same one */
 } hsc__look;
 
 /* ---- look_find.c ---- */

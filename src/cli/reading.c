@@ -13,6 +13,7 @@ int hsc__reading_check_output(const hsc__command *command, const hsc__reading_op
 
 int hsc__reading_check(const hsc__command *command, const hsc__reading_options *o, const hsc__args *args)
 {
+    if (hsc__target_check(command, &o->target) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (args->n + (o->ids.ids != NULL) != 1) return hsc__cli_misuse(command, "give one of TEXT and --ids");
     if (o->token && o->pos >= 0) return hsc__cli_misuse(command, "--token and --pos: one of the two");
     return hsc__reading_check_output(command, o);
@@ -30,17 +31,33 @@ static hsc_status find_position(hsc__reading *r, hsc_error *err)
     return status;
 }
 
-hsc_status hsc__reading_text(hsc__reading *r, const char *text, hsc_error *err)
+/* What was given, as tokens. */
+static hsc_status read_given(const hsc__reading *r, const char *text, hsc__tokens *out, hsc_error *err)
 {
     const hsc__reading_options *o = r->options;
     const hsc_tokenizer *tokenizer = NULL;
-    if (o->ids.ids) {
-        HSC_TRY(hsc__tokens_from_ids(&r->tokens, hsc_model_tokenizer(r->opened.model, NULL), &o->ids, err));
-    } else {
-        HSC_TRY(hsc__cli_tokenizer(&r->opened, &tokenizer, err));
-        HSC_TRY(hsc__tokens_encode(&r->tokens, tokenizer, text, strlen(text),
-                                   hsc__encode_flags(o->no_special, o->parse_special), err));
-    }
+    if (o->ids.ids) return hsc__tokens_from_ids(out, hsc_model_tokenizer(r->opened.model, NULL), &o->ids, err);
+    HSC_TRY(hsc__cli_tokenizer(&r->opened, &tokenizer, err));
+    return hsc__tokens_encode(out, tokenizer, text, strlen(text), hsc__encode_flags(o->no_special, o->parse_special),
+                              err);
+}
+
+static hsc_status read_source(hsc__reading *r, const char *text, hsc_error *err)
+{
+    const hsc__reading_options *o = r->options;
+    hsc__pass_options pass = {.compute = o->compute};
+    HSC_TRY(read_given(r, text, &r->source, err));
+    HSC_FAIL_IF(r->source.encoding.n == 0, HSC_EINVAL, "the text has no tokens");
+    HSC_TRY(hsc__source_fits(&r->opened, r->source.encoding.n, err));
+    return hsc__target_find(&r->opened, &o->target, &pass, o->threads, r->source.encoding.ids,
+                            (int)r->source.encoding.n, &r->tokens, err);
+}
+
+hsc_status hsc__reading_text(hsc__reading *r, const char *text, hsc_error *err)
+{
+    HSC_TRY(hsc__target_allowed(&r->opened, &r->options->target, err));
+    if (hsc_model_encoder(r->opened.model)) HSC_TRY(read_source(r, text, err));
+    else HSC_TRY(read_given(r, text, &r->tokens, err));
     r->n_tokens = (int)r->tokens.encoding.n;
     HSC_FAIL_IF(r->n_tokens < 1, HSC_EINVAL, "the text has no tokens");
     HSC_FAIL_IF(r->n_tokens > r->opened.config->n_ctx, HSC_EINVAL, "the text has %d tokens, the context of %s %d",
@@ -50,9 +67,11 @@ hsc_status hsc__reading_text(hsc__reading *r, const char *text, hsc_error *err)
 
 void hsc__reading_free(hsc__reading *r)
 {
+    hsc__tokens_free(&r->source);
     hsc__tokens_free(&r->tokens);
     hsc__cli_close(&r->opened);
     hsc__free(r->options->ids.ids);
+    hsc__free(r->options->target.ids.ids);
 }
 
 static int print(const hsc__reading_steps *steps, const hsc__reading_options *o, const void *job)
@@ -88,7 +107,7 @@ void hsc__add_head_name(hsc__string *out, int layer, int head)
 
 void hsc__add_word(hsc__string *out, const hsc__opened *opened, hsc_token id)
 {
-    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, NULL);
+    const hsc_tokenizer *tokenizer = hsc_model_target_tokenizer(opened->model, NULL);
     size_t n = 0;
     const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &n) : NULL;
     if (bytes) hsc__text_repr(out, bytes, n);
@@ -97,7 +116,7 @@ void hsc__add_word(hsc__string *out, const hsc__opened *opened, hsc_token id)
 
 void hsc__csv_word(hsc__string *out, const hsc__opened *opened, hsc_token id)
 {
-    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, NULL);
+    const hsc_tokenizer *tokenizer = hsc_model_target_tokenizer(opened->model, NULL);
     size_t n = 0;
     const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &n) : NULL;
     hsc__string_printf(out, ",%d,", (int)id);
@@ -112,7 +131,7 @@ void hsc__csv_token(hsc__string *out, const hsc__reading *r, int pos)
 
 json_t *hsc__json_word(const hsc__opened *opened, hsc_token id)
 {
-    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(opened->model, NULL);
+    const hsc_tokenizer *tokenizer = hsc_model_target_tokenizer(opened->model, NULL);
     size_t n = 0;
     const char *bytes = tokenizer ? hsc_token_bytes(tokenizer, id, &n) : NULL;
     json_t *object = json_pack("{s:i}", "id", (int)id);

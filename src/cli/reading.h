@@ -8,7 +8,8 @@
 typedef struct hsc__reading_options {
     const char *model, *token, *plot;
     hsc__ids ids;
-    int pos; /* -1: not given */
+    hsc__target_options target; /* of commands that read encoder-decoders */
+    int pos;                    /* -1: not given */
     int top, threads, compute;
     bool no_special, parse_special, json, csv;
 } hsc__reading_options;
@@ -55,6 +56,7 @@ typedef struct hsc__reading_options {
 typedef struct hsc__reading {
     const hsc__reading_options *options;
     hsc__opened opened;
+    hsc__tokens source; /* of an encoder-decoder, whose `tokens` are the target */
     hsc__tokens tokens;
     int n_tokens, pos;
     bool not_found; /* no token is what --token says */
@@ -64,7 +66,8 @@ typedef struct hsc__reading {
 int hsc__reading_check_output(const hsc__command *command, const hsc__reading_options *options);
 /* The same, and TEXT or --ids, --token or --pos. */
 int hsc__reading_check(const hsc__command *command, const hsc__reading_options *options, const hsc__args *args);
-/* Encodes the text (NULL: the ids) and finds the position. */
+/* Encodes the text (NULL: the ids) and finds the position; of an encoder-decoder the text is the source, and the
+ * position one of the target. */
 hsc_status hsc__reading_text(hsc__reading *reading, const char *text, hsc_error *err);
 void hsc__reading_free(hsc__reading *reading);
 
@@ -85,7 +88,7 @@ int hsc__reading_main(const hsc__reading_steps *steps, int argc, char **argv, vo
 
 /* "layer 5, head 3 (L4H3)" */
 void hsc__add_head_name(hsc__string *out, int layer, int head);
-/* Python's repr of a token of the vocabulary; its number without a tokenizer. */
+/* Python's repr of a token of the vocabulary (of an encoder-decoder its target's); its number without a tokenizer. */
 void hsc__add_word(hsc__string *out, const hsc__opened *opened, hsc_token id);
 /* ",id,text" and ",position,text" of a line of CSV. */
 void hsc__csv_word(hsc__string *out, const hsc__opened *opened, hsc_token id);

@@ -54,6 +54,7 @@ static hsc_status ask_prompt(void *user, const hsc__prompt *p, hsc_error *err)
 {
     asked *a = user;
     hsc__string texts[2] = {{0}, {0}};
+    HSC_TRY(hsc__prompt_check(&a->j->opened, p, err));
     for (int i = 0; i < 2; i++) {
         hsc__string_add(&texts[i], p->text, p->n);
         hsc__string_text(&texts[i], " ");

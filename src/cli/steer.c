@@ -20,6 +20,8 @@ static const hsc__option options[] = {
            "Their mean over all tokens but the first (default), or over the last token of each text."),
     OPTION("site", 0, HSC__OPT_CHOICE, "resid_post|resid_pre|attn_out|mlp_out", site, 0, 0,
            "Where it is taken from and added. Default: resid_post."),
+    OPTION("side", 0, HSC__OPT_CHOICE, "encoder|decoder", side, 0, 0,
+           "Of an encoder-decoder: whose layers are meant. Default: the decoder's."),
     OPTION("layer", 'l', HSC__OPT_LAYERS, "LAYERS", layers, 0, 0,
            "Each of these layers by itself. Default: every layer."),
     OPTION("dose", 0, HSC__OPT_TEXT, "LIST", doses, 0, 0,
@@ -33,16 +35,21 @@ static const hsc__option options[] = {
     OPTION("pairs", 0, HSC__OPT_TEXT, "FILE", pairs, 0, 0,
            "A pair file as in ablate, instead of TEXT and a metric: the right answer's lead over the wrong one's."),
     OPTION("limit", 0, HSC__OPT_INT, "N", limit, 1, INT32_MAX, "The first N lines of --pairs. Default: all."),
+    HSC__OPTIONS_TARGET(hsc__steer_options, r.target),
     OPTION("no-controls", 0, HSC__OPT_FLAG, NULL, no_controls, 0, 0,
            "Do not run five random directions of the same length beside it."),
     OPTION("seed", 0, HSC__OPT_INT, "N", seed, 0, INT32_MAX, "Of controls and intervals. Default: 0."),
     OPTION("write", 'n', HSC__OPT_INT, "N", write, 1, 4096,
-           "Write N tokens on from TEXT with each dose, the likeliest each time. Wants one layer."),
+           "Write N tokens on from TEXT with each dose, the likeliest each time; of an encoder-decoder about TEXT, on "
+           "from "
+           "--target. Wants one layer."),
     HSC__OPTION_HEADING("Otherwise"),
     OPTION("plot", 0, HSC__OPT_TEXT, "FILE", r.plot, 0, 0,
            "The dose curve of one layer, or the map of several, as .png, .svg or .pdf."),
     HSC__READING_PASS(hsc__steer_options, r),
 };
+
+enum { ENCODER }; /* of --side */
 
 static const hsc__command command = {
     .name = "steer",
@@ -55,7 +62,9 @@ static const hsc__command command = {
         "is like no other, is left alone.\n"
         "Large doses break any model: look at the loss of ordinary text (--metric loss), and compare with random "
         "directions of the same length, which stand beside each effect. Choosing a layer by the effect is a search: "
-        "judge it on other texts.",
+        "judge it on other texts.\n"
+        "An encoder-decoder (T5, BART, Marian) reads TEXT and is asked about --target as in ablate. A line of --toward "
+        "and --away is a source and a target with a tab between them, or with --side encoder a source alone.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope steer -m gpt2 --toward glad.txt --away sad.txt \\\n"
@@ -66,6 +75,7 @@ static const hsc__command command = {
                 "    what it writes",
     .min_args = 0,
     .max_args = 1,
+    .encoder_decoders = true,
 };
 
 static bool parse_doses(hsc__steer *s, const char *text)
@@ -89,6 +99,9 @@ static int check(hsc__steer *s, const hsc__args *args)
     int n_inputs = args->n + (v->r.ids.ids != NULL) + (v->pairs != NULL);
     if (!v->toward || !v->away) return hsc__cli_misuse(&command, "--toward FILE and --away FILE make the direction");
     if (n_inputs != 1) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
+    bool target = v->r.target.text || v->r.target.ids.ids;
+    if (target && v->pairs) return hsc__cli_misuse(&command, "--pairs brings its own targets: leave --target out");
+    if (hsc__target_check(&command, &v->r.target) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (v->limit && !v->pairs) return hsc__cli_misuse(&command, "--limit goes with --pairs");
     if (v->pairs && (v->metric || v->write))
         return hsc__cli_misuse(&command, "--pairs brings its own metric and has no one text to write on from");
@@ -125,7 +138,8 @@ static hsc_status make_direction(hsc__steer *s, hsc_error *err)
     const hsc__steer_options *v = s->options;
     unsigned flags = hsc__encode_flags(v->r.no_special, v->r.parse_special);
     hsc_lab_options o = {.n_threads = v->r.threads, .compute = (hsc_compute)v->r.compute};
-    size_t n = (size_t)s->opened.config->n_layers * (size_t)hsc_site_row(s->opened.model, s->site);
+    size_t n = (size_t)s->stack->n_layers * (size_t)hsc_site_row(s->opened.model, s->site);
+    s->toward.of_source = s->away.of_source = v->side == ENCODER;
     hsc_texts toward = {0}, away = {0};
     HSC_TRY(hsc__items_add_lines(&s->toward, &s->opened, v->toward, flags, 0, err));
     HSC_TRY(hsc__items_add_lines(&s->away, &s->opened, v->away, flags, 0, err));
@@ -161,7 +175,7 @@ static hsc_status make_controls(hsc__steer *s, hsc_error *err)
 
 static hsc_status choose_layers(hsc__steer *s, hsc_error *err)
 {
-    const hsc_config *c = s->opened.config;
+    const hsc_config *c = s->stack;
     HSC_TRY(hsc__layers_check(&s->options->layers, c->n_layers, err));
     s->layers = hsc__calloc((size_t)c->n_layers, sizeof *s->layers);
     if (!s->layers) return hsc__fail_memory(err, (size_t)c->n_layers * sizeof *s->layers, "layers");
@@ -213,11 +227,14 @@ static hsc_status run_item(hsc__steer *s, hsc_lab *lab, const hsc_variant *varia
     const hsc__item *item = &s->items.list[i];
     size_t n = n_variants(s);
     hsc_view logits;
-    HSC_FAIL_IF(item->n_tokens < 2, HSC_EINVAL, "text %zu has one token, and position 0 is left alone", i + 1);
+    int n_rows = hsc_site_is_of_source(s->site) ? item->n_source : item->n_tokens;
+    HSC_FAIL_IF(n_rows < 2, HSC_EINVAL, "%s %zu has one token, and position 0 is left alone",
+                item->source && n_rows == item->n_tokens ? "target" : "text", i + 1);
     double *before = hsc__calloc((size_t)item->n_tokens, sizeof *before);
     if (!before) return hsc__fail_memory(err, (size_t)item->n_tokens * sizeof *before, "losses");
     trials t = {s, i, before};
-    hsc_status status = hsc_lab_text(lab, item->ids, item->n_tokens, err);
+    hsc_status status = item->source ? hsc_lab_source(lab, item->source, item->n_source, err) : HSC_OK;
+    if (status == HSC_OK) status = hsc_lab_text(lab, item->ids, item->n_tokens, err);
     if (status == HSC_OK) status = hsc_lab_logits(lab, &logits, err);
     if (status == HSC_OK) {
         s->values[i * (n + 1) + n] = hsc__metric_value(&s->metric, item, logits.data, (int)logits.shape[1], 0,
@@ -353,11 +370,18 @@ static hsc_status write_on(hsc__steer *s, hsc_session *session, int dose, hsc_er
     int n_ends = hsc_model_end_tokens(s->opened.model, ends, MAX_ENDS, err);
     hsc_generator *g = NULL;
     if (n_ends < 0) return (hsc_status)n_ends;
-    hsc_generate_options o = {
-        .max_tokens = s->options->write, .end_tokens = ends, .n_end_tokens = n_ends < MAX_ENDS ? n_ends : MAX_ENDS};
+    hsc_target how = {0};
+    hsc_batch source = {.ids = item->source, .n_tokens = item->n_source};
+    if (item->source) HSC_TRY(hsc_model_target(s->opened.model, &how, err));
+    hsc_generate_options o = {.max_tokens = s->options->write,
+                              .end_tokens = ends,
+                              .n_end_tokens = n_ends < MAX_ENDS ? n_ends : MAX_ENDS,
+                              .barred = how.barred,
+                              .n_barred = how.n_barred};
     hsc_session_reset(session);
     hsc_session_observe_clear(session);
     HSC_TRY(hsc_session_observe(session, &(hsc_observer){s->site, layer, add_direction, &a}, err));
+    if (item->source) HSC_TRY(hsc_session_read_source(session, &source, err));
     hsc_status status = hsc_generator_new(&g, session, item->ids, item->n_tokens, &o, err);
     while (status == HSC_OK && hsc_generator_running(g)) status = hsc_generator_next(g, err);
     if (status == HSC_OK) {
@@ -375,6 +399,7 @@ static hsc_status write_all(hsc__steer *s, hsc_error *err)
     int64_t n_ctx = s->opened.config->n_ctx, most = (int64_t)s->items.list[0].n_tokens + s->options->write;
     hsc_session_options o = {.n_threads = s->options->r.threads,
                              .max_tokens = (int)(most < n_ctx ? most : n_ctx),
+                             .max_source = s->items.list[0].n_source,
                              .compute = (hsc_compute)s->options->r.compute};
     hsc_status status = hsc_session_new(&session, s->opened.model, &o, err);
     for (int dose = 0; dose < s->n_doses && status == HSC_OK; dose++) {
@@ -394,16 +419,40 @@ static hsc_status read_items(hsc__steer *s, const hsc__args *args, hsc_error *er
     const hsc__steer_options *v = s->options;
     unsigned flags = hsc__encode_flags(v->r.no_special, v->r.parse_special);
     if (v->pairs) return hsc__items_add_pairs(&s->items, &s->opened, v->pairs, flags, v->limit, err);
-    if (v->r.ids.ids) HSC_TRY(hsc__items_add_ids(&s->items, &v->r.ids, err));
+    s->items.with_end = s->measured && s->metric.kind == HSC__METRIC_LOSS;
+    if (hsc_model_encoder(s->opened.model))
+        HSC_TRY(hsc__items_add_source(&s->items, &s->opened,
+                                      &(hsc__source_options){.text = args->n ? args->list[0] : NULL,
+                                                             .ids = &v->r.ids,
+                                                             .target = &v->r.target,
+                                                             .compute = v->r.compute,
+                                                             .n_threads = v->r.threads,
+                                                             .flags = flags},
+                                      err));
+    else if (v->r.ids.ids) HSC_TRY(hsc__items_add_ids(&s->items, &v->r.ids, err));
     else HSC_TRY(hsc__items_add_text(&s->items, &s->opened, args->list[0], strlen(args->list[0]), flags, err));
     if (!v->metric) return HSC_OK;
     return hsc__metric_tokens(&s->metric, &s->opened, &s->items.list[0].a, &s->items.list[0].b, err);
 }
 
+static hsc_status choose_side(hsc__steer *s, hsc_error *err)
+{
+    static const hsc_site sites[2][4] = {{HSC_RESID_POST, HSC_RESID_PRE, HSC_ATTN_OUT, HSC_MLP_OUT},
+                                         {HSC_ENC_RESID_POST, HSC_ENC_RESID_PRE, HSC_ENC_ATTN_OUT, HSC_ENC_MLP_OUT}};
+    const hsc_config *encoder = hsc_model_encoder(s->opened.model);
+    bool of_encoder = encoder && s->options->side == ENCODER;
+    HSC_TRY(hsc__target_allowed(&s->opened, &s->options->r.target, err));
+    HSC_FAIL_IF(s->options->side >= 0 && !encoder, HSC_EINVAL,
+                "--side is about encoder-decoders; %s (%s) has one stack of blocks", s->opened.name,
+                s->opened.config->arch);
+    s->stack = of_encoder ? encoder : s->opened.config;
+    s->site = sites[of_encoder][s->options->site];
+    return HSC_OK;
+}
+
 static hsc_status run(hsc__steer *s, const hsc__args *args, hsc_error *err)
 {
-    static const hsc_site sites[] = {HSC_RESID_POST, HSC_RESID_PRE, HSC_ATTN_OUT, HSC_MLP_OUT};
-    s->site = sites[s->options->site];
+    HSC_TRY(choose_side(s, err));
     HSC_TRY(choose_layers(s, err));
     HSC_TRY(read_items(s, args, err));
     HSC_TRY(make_direction(s, err));
@@ -428,11 +477,12 @@ static void free_job(hsc__steer *s)
     hsc__free(s->points);
     hsc__cli_close(&s->opened);
     hsc__free(s->options->r.ids.ids);
+    hsc__free(s->options->r.target.ids.ids);
 }
 
 int hsc__cli_steer(int argc, char **argv)
 {
-    hsc__steer_options v = {.doses = "-2,-1,-0.5,0.5,1,2"};
+    hsc__steer_options v = {.side = -1, .doses = "-2,-1,-0.5,0.5,1,2"};
     hsc__steer s = {.options = &v};
     hsc__args args;
     hsc_error err = {0};

@@ -11,7 +11,7 @@ typedef struct hsc__steer_options {
     hsc__reading_options r; /* model, plot, ids, compute, threads, json; special tokens */
     const char *toward, *away, *metric, *pairs, *doses;
     hsc__layers layers;
-    int site, at, limit, seed, write;
+    int site, side, at, limit, seed, write; /* side: -1: not given, 0: the encoder, 1: the decoder */
     bool no_controls;
 } hsc__steer_options;
 
@@ -31,8 +31,9 @@ typedef struct hsc__steer {
     bool measured; /* there is a metric */
     hsc__items items, toward, away;
     hsc_site site;
-    float *directions; /* [n_layers][row] */
-    float *random;     /* [HSC__STEER_CONTROLS][row], of length 1 */
+    const hsc_config *stack; /* whose layers are steered */
+    float *directions;       /* [n_layers][row] */
+    float *random;           /* [HSC__STEER_CONTROLS][row], of length 1 */
     double doses[HSC__STEER_DOSES];
     int n_doses, n_controls;
     int *layers; /* [n_layers] that are steered */

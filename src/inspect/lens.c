@@ -50,14 +50,18 @@ static hsc_status observe_and_run(run *r, hsc_session *session, hsc_error *err)
     hsc_batch batch = {.ids = r->ids, .n_tokens = r->n_tokens, .logits = HSC_LOGITS_NONE};
     HSC_TRY(hsc_session_observe(session, &before, err));
     HSC_TRY(hsc_session_observe(session, &after, err));
+    hsc_batch source = {.ids = r->options->source, .n_tokens = r->options->n_source};
+    if (source.n_tokens) HSC_TRY(hsc_session_read_source(session, &source, err));
     return hsc_forward(session, &batch, err);
 }
 
 static hsc_status run_text(run *r, hsc_error *err)
 {
     hsc_session *session = NULL;
-    hsc_session_options o = {
-        .n_threads = r->options->n_threads, .max_tokens = r->n_tokens, .compute = r->options->compute};
+    hsc_session_options o = {.n_threads = r->options->n_threads,
+                             .max_tokens = r->n_tokens,
+                             .compute = r->options->compute,
+                             .max_source = r->options->n_source};
     HSC_TRY(hsc_session_new(&session, r->model, &o, err));
     hsc_status status = observe_and_run(r, session, err);
     r->n_threads = hsc_session_n_threads(session);
@@ -181,8 +185,11 @@ static hsc_status read_stream(run *r, hsc_error *err)
     if (step > r->lens->n_pos) step = r->lens->n_pos;
     size_t n_rows = (size_t)step * (size_t)n_stages;
     buffers b = {0};
-    hsc_session_options o = {
-        .n_threads = r->options->n_threads, .max_tokens = 1, .max_seqs = (int)n_rows, .compute = r->options->compute};
+    hsc_session_options o = {.n_threads = r->options->n_threads,
+                             .max_tokens = 1,
+                             .max_seqs = (int)n_rows,
+                             .compute = r->options->compute,
+                             .max_source = r->options->n_source ? 1 : 0}; /* no layer runs, none is read */
     hsc_status status = hsc_session_new(&b.session, r->model, &o, err);
     b.resid = hsc__malloc(n_rows * (size_t)r->config->d_model * sizeof *b.resid);
     b.ids = hsc__calloc(n_rows, sizeof *b.ids);
@@ -225,6 +232,10 @@ static hsc_status check(const hsc_model *model, int n_tokens, const hsc_lens_opt
                 (int)HSC_LENS_MAX_TOP);
     HSC_FAIL_IF(n_tokens < 1 || n_tokens > c->n_ctx, HSC_EINVAL, "the text has %d tokens, 1 to %d are accepted",
                 n_tokens, c->n_ctx);
+    HSC_FAIL_IF(o->n_source < 0 || (o->n_source > 0) != (hsc_model_encoder(model) != NULL), HSC_EINVAL,
+                hsc_model_encoder(model) ? "%s is an encoder-decoder: its text is about a source of %d tokens"
+                                         : "%s has no encoder: it reads no source of %d tokens",
+                c->name, o->n_source);
     HSC_FAIL_IF(o->first_pos < 0 || o->first_pos >= n_tokens, HSC_EINVAL,
                 "position %d does not exist, the text has %d tokens", o->first_pos, n_tokens);
     for (int i = 0; i < o->n_words; i++)

@@ -277,9 +277,11 @@ hsc_compute hsc_session_compute(const hsc_session *s)
     return s->exec.compute;
 }
 
-static hsc_status check_source(const hsc_session *s, int seq, hsc_error *err)
+/* The final norm and the output matrix read no source. */
+static hsc_status check_source(const hsc_session *s, const hsc_batch *b, int seq, hsc_error *err)
 {
-    HSC_FAIL_IF(s->encoder && hsc_session_source_length(s, seq) == 0, HSC_EINVAL,
+    bool runs_layers = !b->resid || b->first_layer < s->desc->config.n_layers;
+    HSC_FAIL_IF(s->encoder && runs_layers && hsc_session_source_length(s, seq) == 0, HSC_EINVAL,
                 "%s is an encoder-decoder and sequence %d has no source: hsc_session_read_source comes first",
                 s->desc->config.name, seq);
     return HSC_OK;
@@ -316,7 +318,7 @@ static hsc_status check_batch(hsc_session *s, const hsc_batch *b, hsc_error *err
         HSC_FAIL_IF((int64_t)past + n > s->max_tokens, HSC_EINVAL,
                     "sequence %d would have %lld tokens, this session was made for %d", i, (long long)past + n,
                     s->max_tokens);
-        HSC_TRY(check_source(s, i, err));
+        HSC_TRY(check_source(s, b, i, err));
         sum.row = (int)row;
         sum.n_query = n;
         sum.past = past;

@@ -6,7 +6,7 @@ import json
 import random
 import struct
 
-from program import ProgramTest, main, read_safetensors
+from program import COMMANDS, ProgramTest, main, read_safetensors
 
 D, D_HEAD, HEADS, FF, VOCABULARY, LAYERS = 16, 8, 2, 24, 31, {"encoder": 1, "decoder": 2}
 CONFIG = {"model_type": "t5", "vocab_size": VOCABULARY, "d_model": D, "d_kv": D_HEAD, "d_ff": FF, "num_layers": 1,
@@ -46,6 +46,24 @@ def write_t5(folder):
     return folder
 
 
+# Words 2 to 28 of the vocabulary, for texts in place of ids: "w2" to "w28".
+TOKENIZER = {
+    "version": "1.0", "added_tokens": [{"id": 1, "content": "</s>", "special": True, "single_word": False, "lstrip": False,
+                                        "rstrip": False, "normalized": False}],
+    "normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"}, "decoder": None,
+    "post_processor": {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A", "type_id": 0}}, {
+        "SpecialToken": {"id": "</s>", "type_id": 0}}], "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {
+            "Sequence": {"id": "B", "type_id": 0}}], "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}}},
+    "model": {"type": "WordLevel", "unk_token": "<unk>", "vocab": {"<pad>": 0, "</s>": 1, "<unk>": 29,
+                                                                  **{f"w{i}": i for i in range(2, 29)}}},
+}
+
+
+def words_of(ids):
+    """The words of ids, without the end."""
+    return " ".join(f"w{i}" for i in ids.split(",") if i not in ("0", "1"))
+
+
 class EncoderDecoder(ProgramTest):
     def setUp(self):
         super().setUp()
@@ -65,6 +83,91 @@ class EncoderDecoder(ProgramTest):
         encoder = self.json(*self.look, "--side", "encoder", "--head", "L0H1")
         self.assertEqual((len(encoder["queries"]), "source" in encoder), (6, False))
         self.bad(1, *self.look, "--side", "encoder", "--head", "L1H0", says=["no head L1H0"])
+
+    def rows(self, source, target, pos):
+        """{(site, layer, head): the row of a target's token} of cross-attention and the decoder's own."""
+        out = self.folder / "rows.safetensors"
+        self.good("run", "-m", self.model, "--ids", source, "--target-ids", target, "--sites", "pattern,cross_pattern", "-o", out)
+        got = read_safetensors(out)
+        return {(site, layer, head): got[f"{site}.{layer}"].row(head, pos) for site in ("pattern", "cross_pattern")
+                for layer in range(2) for head in range(2)}
+
+    def test_versus(self):
+        """How far weights moved between two sources, two targets, or both; a token before all differences cannot move."""
+        source2, target2 = SOURCE.replace("2", "7"), TARGET.replace("4", "11")
+        for site, side in (("cross_pattern", "cross"), ("pattern", "decoder")):
+            for more, texts in ((["--vs", source2], (source2, TARGET)), (["--vs-target", target2], (SOURCE, target2)),
+                                (["--vs", source2, "--vs-target", target2], (source2, target2))):
+                got = self.json(*self.look, "--target-ids", TARGET, "--side", side, "--top", "10", *more)
+                before, after = self.rows(SOURCE, TARGET, 3), self.rows(*texts, 3)
+                moved = {(head["layer"], head["head"]): head["moved"] for head in got["heads"]}
+                for layer, head in ((0, 0), (0, 1), (1, 0), (1, 1)):
+                    pair = zip(before[site, layer, head], after[site, layer, head])
+                    self.assertAlmostEqual(moved.get((layer, head), 0), sum(abs(a - b) for a, b in pair) / 2, delta=1e-5)
+                self.assertEqual([token["text"] for token in got["source2"]], texts[0].split(","))
+                self.assertEqual([token["text"] for token in got["tokens2"]], texts[1].split(","))
+                self.assertEqual(got["first_source_difference"], 2 if texts[0] == source2 else None)
+                self.assertEqual(got["first_difference"], 2 if texts[1] == target2 else None)
+        still = self.json(*self.look, "--target-ids", TARGET, "--vs-target", target2, "--pos", "1")
+        self.assertEqual((still["cannot_change"], still["heads"]), ("causal_mask", []))
+        moves = self.json(*self.look, "--target-ids", TARGET, "--vs-target", target2, "--vs", source2, "--pos", "1")
+        self.assertIsNone(moves["cannot_change"])
+        self.assertTrue(moves["heads"])
+        self.assertIn("the sources differ from position 2 on: '2' became '7'", self.good(*self.look, "--vs", source2))
+        longer = self.json(*self.look, "--target-ids", TARGET, "--vs", "5,9,3,1")
+        for head in longer["heads"]:  # what is gone has no weight left
+            if head["left"]["pos"] in (2, 3):
+                self.assertEqual(head["left"]["after"], 0)
+        own = self.json(*self.look, "--vs", source2)  # without --target each text's own
+        self.assertEqual([token["id"] for token in own["tokens2"]],
+                         [token["id"] for token in self.json("look", "-m", self.model, "--ids", source2)["tokens"]])
+
+    def test_lens(self):
+        """The last stage is what the model says of the target."""
+        lens = ("lens", "-m", self.model, "--ids", SOURCE)
+        got = self.json(*lens, "--target-ids", TARGET, "--word", "#7", "--top", "2")
+        self.assertEqual((len(got["stages"]), len(got["tokens"]), len(got["source"])), (3, 4, 6))
+        score = self.json("score", "-m", self.model, "--ids", SOURCE, "--target-ids", TARGET)
+        for cell, token in zip(got["stages"][-1], score["tokens"][1:]):
+            self.assertAlmostEqual(cell["loss"], -token["log_prob"], delta=1e-5)
+        self.assertEqual([cell["kl"] for cell in got["stages"][-1]], [0] * 4)
+        self.assertGreater(min(cell["kl"] for cell in got["stages"][0]), 0)
+        self.assertEqual(self.json(*lens, "-t", "1"), self.json(*lens, "-t", "3"))
+        self.assertIn("at position 1 '8'", self.good(*lens, "--target-ids", TARGET, "--token", "8"))
+        self.assertEqual(self.json(*lens)["tokens"], self.json(*self.look)["tokens"])
+        self.bad(2, *lens, "--target", "a", "--target-ids", "1", says=["one of the two"])
+        self.bad(2, "lens", "-m", self.model, "--pairs", "x", "--target", "a", says=["brings its own targets"])
+
+    def test_pairs(self):
+        """A line of sources and targets is what ablating that one text says; a twin gives its activations."""
+        (self.model / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+        source2 = SOURCE.replace("2", "7")
+        lines = [{"id": "a-0", "twin": "a-1", "source": words_of(SOURCE), "prompt": "w8 w4", "right": "w5", "wrong": "w9"},
+                 {"id": "a-1", "twin": "a-0", "source": words_of(source2), "prompt": "w8 w4", "right": "w9", "wrong": "w5"},
+                 {"id": "b-0", "source": "w3 w12", "right": "w5", "wrong": "w9"},
+                 {"source": "w3", "prompt": "w8", "right": "w5", "wrong": "w5"}]
+        file = self.folder / "pairs.jsonl"
+        file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+        one = self.json("ablate", "-m", self.model, "--metric", "logit: #5 - #9", "--ids", SOURCE, "--target-ids", "0,8,4")
+        first = self.json("ablate", "-m", self.model, "--pairs", file, "--limit", "1")
+        self.assertEqual([t["value"] for t in first["targets"]], [t["value"] for t in one["targets"]])
+        got = self.json("ablate", "-m", self.model, "--pairs", file)
+        self.assertEqual((got["n_texts"], got["n_clusters"], [s["line"] for s in got["skipped"]]), (3, 2, [4]))
+        begins = self.json("ablate", "-m", self.model, "--metric", "logit: #5 - #9", "--ids", "3,12,1", "--target-ids", "0")
+        third = self.folder / "third.jsonl"
+        third.write_text(json.dumps(lines[2]) + "\n")
+        self.assertEqual(self.json("ablate", "-m", self.model, "--pairs", third)["clean"], begins["clean"])
+        for side in ("cross", "encoder", "decoder"):
+            twins = self.json("ablate", "-m", self.model, "--pairs", file, "--how", "resample", "--side", side)
+            self.assertEqual((twins["n_texts"], [s["why"] for s in twins["skipped"]][-1]), (2, "it has no twin"))
+        self.assertEqual([t["effect"] for t in self.json("ablate", "-m", self.model, "--pairs", file, "--how", "resample",
+                                                         "--side", "decoder", "--layer", "L0")["targets"]], [0, 0])  # reads no source
+        leads = self.json("lens", "-m", self.model, "--pairs", file)["stages"]
+        self.assertAlmostEqual(leads[-1]["lead"], got["clean"], delta=1e-5)
+        file.write_text(json.dumps({"prompt": "w8", "right": "w5", "wrong": "w9"}) + "\n")
+        self.bad(1, "ablate", "-m", self.model, "--pairs", file, says=["line 1", 'wants a "source"'])
+        file.write_text("[a:w2] w5 [b:w3]. w9 {w2|w3} w4 [q:w5] w6.\n")
+        self.bad(1, "ablate", "-m", self.model, "--pairs", file, says=["line 1", 'wants a "source"'])
 
     def test_words(self):
         both = self.json(*self.look, "--target-ids", TARGET, "--token", "8", "--to", "14")
@@ -147,7 +250,6 @@ class EncoderDecoder(ProgramTest):
         self.assertEqual(self.json(*ablate), self.json(*ablate, "--side", "cross"))
         self.assertIn("in the encoder, every head in turn", self.good(*ablate, "--side", "encoder"))
         self.bad(1, *ablate, "--side", "encoder", "--heads", "L1H0", says=["there is no layer 2 (L1)"])
-        self.bad(1, "ablate", "-m", self.model, "--pairs", "x", says=["--pairs"])
         self.bad(2, *ablate, "--target", "x", says=["one of the two"])
 
     def test_patch(self):
@@ -198,11 +300,54 @@ class EncoderDecoder(ProgramTest):
         self.assertEqual((info["config"]["n_layers"], info["encoder"]["n_layers"]), (2, 1))
         self.assertIn("relative positions", self.good("info", "-m", self.model))
 
+    def steer(self, *more):
+        toward, away = self.folder / "toward.txt", self.folder / "away.txt"
+        ends = "" if "encoder" in more else "\tw8 w4"
+        toward.write_text(f"w3 w4{ends}\nw5 w6 w7{ends}\n")
+        away.write_text(f"w9 w10 w11{ends}\n")
+        return ("steer", "-m", self.model, "--toward", toward, "--away", away, "--ids", SOURCE, "--dose=-1,0,2", *more)
+
+    def test_steer(self):
+        """Dose 0 changes nothing; either stack may be steered, and what is written follows."""
+        (self.model / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+        for side, site, layers in (("decoder", "resid_post", 2), ("encoder", "enc_resid_post", 1)):
+            got = self.json(*self.steer("--side", side, "--metric", "loss", "--target-ids", TARGET))
+            self.assertEqual((got["site"], len(got["lengths"]), len(got["points"])), (site, layers, 3 * layers))
+            clean = -self.json("score", "-m", self.model, "--ids", SOURCE, "--target-ids", TARGET)["log_prob"] / 3
+            self.assertAlmostEqual(got["clean"], clean, delta=1e-5)
+            for point in got["points"]:
+                self.assertEqual(point["effect"] == 0, point["dose"] == 0, point)
+            wrote = self.json(*self.steer("--side", side, "--layer", "L0", "--write", "6"))["points"]
+            plain = self.json("generate", "-m", self.model, "--ids", SOURCE, "-n", "6", "--compute", "f32")
+            self.assertEqual(wrote[1]["text"], plain["samples"][0]["text"])
+            self.assertNotEqual(wrote[2]["text"], wrote[1]["text"])
+        self.bad(1, *self.steer("--metric", "logit: #5"), says=["target 1 has one token, and position 0 is left alone"])
+        self.bad(1, *self.steer("--side", "encoder", "--layer", "L1", "--metric", "logit: #5"), says=["L1"])
+        self.bad(2, *self.steer("--metric", "loss", "--target", "w3", "--target-ids", "0"), says=["one of the two"])
+
+    def test_who_reads_it(self):
+        """Commands that have no place for such a model say which have one, and these are all others."""
+        words = {"fill": ["a [MASK]"], "export": [self.model / "config.json", "-o", self.folder / "x.npz"],
+                 "circuit": ["L0H0"], "attribute": ["--metric", "logit: #3", "a"], "compose": [], "rollout": ["a"],
+                 "values": ["a", "--token", "a"], "chat": [], "bench": []}
+        said = None
+        for name, more in words.items():
+            done = self.run_program(name, "-m", self.model, *more)
+            text = done.stderr.decode()
+            self.assertEqual((done.returncode, f"which {name} has no place for" in text), (1, True), text)
+            said = said or text.splitlines()[-1]
+            self.assertEqual(text.splitlines()[-1], said)
+        listed = {word.strip("'").removeprefix("headscope ") for word in said.strip().removesuffix(" do").split(", ")}
+        self.assertEqual(listed, set(COMMANDS) - set(words) - {"pull", "lesson", "convert"})
+
     def test_refused(self):
         self.bad(1, "fill", "-m", self.model, "a", says=["encoder-decoder (t5)", "fill has no place for"])
         self.bad(2, *self.look, "--target", "a", "--target-ids", "1", says=["one of the two"])
         self.bad(1, *self.look, "--stats", says=["--side encoder or --side decoder"])
-        self.bad(1, *self.look, "--vs", "1,2", says=["--side encoder"])
+        self.bad(2, *self.look, "--vs", "1,2", "--vs-target", "0,3", "--side", "encoder", says=["reads no target"])
+        self.bad(2, *self.look, "--vs-target", "0,3", "--stats", "--side", "decoder", says=["one of the two"])
+        self.bad(1, *self.look, "--target-ids", TARGET, "--vs-target", "x", says=["--vs-target wants token ids"])
+        self.bad(1, *self.look, "--target-ids", TARGET, "--vs-target", "99", says=["token id 99"])
 
 
 if __name__ == "__main__":

@@ -214,5 +214,98 @@ def test_fills():
                 print(f"{path.name} {side}: {n} means put in within {worst:.1e}, a donor's within {off:.1e}", flush=True)
 
 
+def first_word(tokenizer, prompt, word, start):
+    """The token that a target so far goes on with."""
+    before = [start, *tokenizer(text_target=prompt)["input_ids"][:-1]] if prompt else [start]
+    after = [start, *tokenizer(text_target=f"{prompt} {word}".strip())["input_ids"][:-1]]
+    if not prompt and len(after) > 2 and tokenizer.bos_token_id is not None and after[1] == tokenizer.bos_token_id:
+        before.append(after[1])
+    assert after[: len(before)] == before, (prompt, word)
+    return before, after[len(before)]
+
+
+def test_pairs():
+    """A pair file of sources and targets: the answers' first tokens, every ablation, and what a twin holds put in."""
+    for seed, (base, words) in enumerate(parity.WORDS, start=1130):
+        with common.scratch() as folder:
+            path, model, tokenizer = parity.with_words(folder, base, words, seed)
+            start = model.config.decoder_start_token_id
+            asked = [(">>fra<< It was too wide for them.", "Das Tier", "ging", "nicht"),
+                     (">>fra<< It was too late for them.", "Das Tier", "nicht", "ging"), ("Who sold it?", "", "Qui", "Das")]
+            lines = [{"id": f"p-{i}", "source": source, "prompt": prompt, "right": right, "wrong": wrong}
+                     for i, (source, prompt, right, wrong) in enumerate(asked)]
+            lines[0]["twin"], lines[1]["twin"] = "p-1", "p-0"
+            (folder / "pairs.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+            texts = []
+            for source, prompt, right, wrong in asked:
+                (target, a), (_, b) = (first_word(tokenizer, prompt, word, start) for word in (right, wrong))
+                texts.append((tokenizer(source)["input_ids"], target, a, b))
+            def lead(source, target, a, b):
+                row = logits(model, source, target)[-1]
+                return float(row[a] - row[b])
+            for side in SIDES:
+                def means(which):
+                    return sum(lead(*texts[i]) for i in which) / len(which)
+                got = ask(path, "--side", side, "--pairs", folder / "pairs.jsonl")
+                assert got["n_texts"] == 3 and not got["skipped"], got["skipped"]
+                def over_clusters():  # ids that differ behind the last '-' are one cluster
+                    return means([0, 1, 2])
+                n, worst = check(path.name, model, side, got, over_clusters)
+                print(f"{path.name} {side}: {n} ablations over pairs within {worst:.1e}", flush=True)
+            rows = [len(texts[i][0]) for i in (0, 1)]
+            if rows[0] == rows[1]:
+                got = ask(path, "--side", "encoder", "--pairs", folder / "pairs.jsonl", "--how", "resample")
+                assert got["n_texts"] == 2
+                held = [kept(model, tokenizer, "encoder", f"{asked[i][0]}\t{asked[i][1]}") for i in (0, 1)]
+                worst = 0
+                for target in got["targets"]:
+                    want = 0
+                    for i in (0, 1):
+                        with Hooks(model) as hooks:
+                            for unit in target["ablated"]:
+                                how, module, width = place(model, "encoder", plain_site(unit), unit["layer"])
+                                getattr(hooks, how)(module, put_in(unit, width, held[1 - i][plain_site(unit)]))
+                            want += lead(*texts[i]) / 2
+                    worst = max(worst, abs(target["value"] - want))
+                print(f"{path.name}: what twins hold put in within {worst:.1e}", flush=True)
+                assert worst < BAR
+
+
+def test_steer():
+    """The mean difference of two sets of pairs added to the stream, in the decoder and in the encoder."""
+    toward, away = CORPUS[:2], CORPUS[2:]
+    for seed, (base, words) in enumerate(parity.WORDS, start=1140):
+        with common.scratch() as folder:
+            path, model, tokenizer = parity.with_words(folder, base, words, seed)
+            read, labels = tokenizer(SOURCE)["input_ids"], tokenizer(text_target=TARGET)["input_ids"]
+            target = [model.config.decoder_start_token_id, *labels]
+            for side in ("decoder", "encoder"):
+                names, (n_layers, _, _) = families.stack_of(model.config, side), encdec.sizes_of(model.config, side)
+                for name, lines in (("toward", toward), ("away", away)):
+                    cut = [line.split("\t")[0] if side == "encoder" else line for line in lines]
+                    (folder / name).write_text("\n".join(cut) + "\n")
+                got = json.loads(common.headscope("steer", "-m", path, "--json", "--toward", folder / "toward", "--away",
+                    folder / "away", "--side", side, "--site", "mlp_out", "--metric", "loss", "--no-controls",
+                    "--dose=-1,2", SOURCE, "--target", TARGET).stdout)
+                mean = {}
+                for name, lines in (("toward", toward), ("away", away)):
+                    rows = [kept(model, tokenizer, side, line)["mlp_out"] for line in lines]
+                    mean[name] = [torch.cat([r[layer][1:] for r in rows]).double().mean(0) for layer in range(n_layers)]
+                worst, moved, clean = abs(got["clean"] - loss(model, read, target)), 0, loss(model, read, target)
+                for point in got["points"]:
+                    layer = point["layer"]
+                    add = (point["dose"] * (mean["toward"][layer] - mean["away"][layer])).float()
+                    def steered(rows, add=add):
+                        rows = rows.clone()
+                        rows[1:] += add
+                        return rows
+                    with Hooks(model) as hooks:
+                        hooks.output(names.w_out.format(i=layer), steered)
+                        want = loss(model, read, target)
+                    worst, moved = max(worst, abs(point["value"] - want)), moved + (abs(want - clean) > 1e-3)
+                assert worst < BAR and moved > n_layers, (path.name, side, worst, moved)
+                print(f"{path.name} {side}: {len(got['points'])} doses within {worst:.1e}", flush=True)
+
+
 if __name__ == "__main__":
     common.main(globals())
