@@ -326,23 +326,54 @@ typedef enum {
 /* "mean", and so on; NULL out of range. Static storage. */
 HSC_API const char *hsc_pooling_name(hsc_pooling pooling);
 
+/* What a linear layer behind the pooling (sentence-transformers' Dense) puts its sums through: X(id, name), the names
+ * those of torch.nn's classes. GELU is the exact one. */
+#define HSC_DENSE_ACT_LIST(X)                                                                                          \
+    X(HSC_DENSE_IDENTITY, "Identity")                                                                                  \
+    X(HSC_DENSE_TANH, "Tanh")                                                                                          \
+    X(HSC_DENSE_RELU, "ReLU") X(HSC_DENSE_GELU, "GELU") X(HSC_DENSE_SIGMOID, "Sigmoid") X(HSC_DENSE_SILU, "SiLU")
+
+typedef enum {
+#define HSC_DENSE_ACT_ENUM(id, name) id,
+    HSC_DENSE_ACT_LIST(HSC_DENSE_ACT_ENUM)
+#undef HSC_DENSE_ACT_ENUM
+        HSC_N_DENSE_ACTS
+} hsc_dense_act;
+
+/* y = act(W x + b), in float64. */
+typedef struct hsc_dense {
+    int n_in, n_out;
+    hsc_dense_act act;
+    const float *weight; /* [n_out][n_in] */
+    const float *bias;   /* [n_out], or NULL */
+} hsc_dense;
+
 typedef struct hsc_embedding {
     hsc_pooling pooling;
     int normalise;           /* non-zero: divided by its length, x / max(|x|, 1e-12) */
     int max_tokens;          /* longer texts are cut there; 0: at the context */
     int known;               /* out of hsc_model_embedding: non-zero when the model's files say so */
     const int32_t *segments; /* of hsc_embed's ids, as in hsc_batch: of pairs of texts; NULL: all 0 */
+    const hsc_dense *dense;  /* [n_dense] layers that the pooled vector goes through, before it is normalised */
+    int n_dense;
 } hsc_embedding;
 
-/* How the model's files say that its embeddings are made: modules.json of sentence-transformers with the folder that it
- * names and sentence_bert_config.json, or pooling_type of a GGUF file. Where they do not say: the last token of a
- * causal model, the mean of another (an encoder-decoder's texts go through its encoder), not normalised.
- * HSC_EUNSUPPORTED: a pooling or module that is not here, by name. HSC_EFORMAT, HSC_EIO, HSC_ENOMEM. */
+/* How the model's files say that its embeddings are made: modules.json of sentence-transformers with the folders that
+ * it names (pooling, Dense, Normalize) and sentence_bert_config.json, or pooling_type of a GGUF file. Where they do not
+ * say: the last token of a causal model, the mean of another (an encoder-decoder's texts go through its encoder), not
+ * normalised. HSC_EUNSUPPORTED: a pooling, module or activation that is not here, by name. HSC_EFORMAT, HSC_EIO,
+ * HSC_ENOMEM. Free with hsc_embedding_free; after a failure there is nothing to free, and `out` says what is taken
+ * where files are silent. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_model_embedding(const hsc_model *model, hsc_embedding *out, hsc_error *err);
+/* Frees the layers that hsc_model_embedding read, and leaves none. */
+HSC_API void hsc_embedding_free(hsc_embedding *embedding);
+/* Numbers in a vector: the last layer's n_out, or d_model (of an encoder-decoder the encoder's) without one. */
+HSC_API int hsc_embedding_width(const hsc_model *model, const hsc_embedding *embedding);
 
-/* Embeds n_seqs texts, ids end to end as in hsc_batch, into out [n_seqs][d_model]. Runs as many at once as the session
- * has sequences; none is padded, so a text's embedding is the same bits in any batch. The session's sequences are used
- * up; observers are cleared. HSC_EINVAL: a text is empty or longer than the context; as for hsc_forward besides. */
+/* Embeds n_seqs texts, ids end to end as in hsc_batch, into out [n_seqs][hsc_embedding_width]. Runs as many at once as
+ * the session has sequences; none is padded, so a text's embedding is the same bits in any batch. The session's
+ * sequences are used up; observers are cleared. HSC_EINVAL: a text is empty or longer than the context, or a layer does
+ * not take what comes before it; as for hsc_forward besides. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_embed(hsc_session *session, const hsc_token *ids, const int *seq_lengths,
                                             int n_seqs, const hsc_embedding *how, float *out, hsc_error *err);
 

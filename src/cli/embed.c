@@ -1,6 +1,6 @@
 /*
  * headscope embed: texts (or pairs of texts) as vectors, one each, pooled as the model's files say unless one says
- * otherwise. Printed as CSV or JSON, or written as an array [n_texts][d_model].
+ * otherwise. Printed as CSV or JSON, or written as an array [n_texts][width].
  */
 #include "cli/shared.h"
 
@@ -12,7 +12,7 @@ typedef struct values {
     const char *model, *file, *output;
     hsc__pass_options pass;
     int pooling, normalise, max_tokens, threads; /* pooling and normalise: 0 as the model says, else 1 + the word */
-    bool pairs, no_special, parse_special, json;
+    bool pairs, no_dense, no_special, parse_special, json;
 } values;
 
 enum { MAX_TEXTS = 4096, AT_ONCE = 64 };
@@ -25,6 +25,8 @@ static const hsc__option options[] = {
      "else the last token of a causal model and the mean of another."},
     {"normalise", 0, HSC__OPT_CHOICE, "model|yes|no", offsetof(values, normalise), 0, 0,
      "Divide by the vector's length. Default: what the model's files say, else no."},
+    {"no-dense", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_dense), 0, 0,
+     "Leave out the linear layers behind the pooling that the model's files may have (Dense)."},
     {"max-tokens", 'n', HSC__OPT_INT, "N", offsetof(values, max_tokens), 1, INT32_MAX,
      "Cut longer texts to N tokens. Default: what the model's files say; else a text longer than the context is "
      "refused."},
@@ -34,7 +36,7 @@ static const hsc__option options[] = {
      "Embed pairs: arguments two by two, or two texts a line with a tab between them, joined as the tokenizer joins a "
      "pair ([CLS] A [SEP] B [SEP]), in the segments that the model has."},
     {"output", 'o', HSC__OPT_TEXT, "FILE", offsetof(values, output), 0, 0,
-     "Write an array [n_texts][d_model] instead: .npy, .npz or .safetensors (there named embeddings)."},
+     "Write an array [n_texts][width] instead: .npy, .npz or .safetensors (there named embeddings)."},
     {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
      "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
     {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, parse_special), 0, 0,
@@ -50,7 +52,8 @@ static const hsc__command command = {
     .name = "embed",
     .usage = "-m MODEL TEXT [TEXT ...]\n-m MODEL --file FILE [-o FILE.npy]",
     .about =
-        "Texts as vectors of the model's width: texts of like meaning have vectors of like direction, if the model "
+        "Texts as vectors of the model's width, or of that of its last Dense: texts of like meaning have vectors of "
+        "like direction, if the model "
         "was taught so. Prints a line of numbers a text (CSV without a heading). A text's vector is the same bits "
         "whatever stands beside it. An encoder-decoder (T5, BART, Marian) gives what its encoder makes of the text.",
     .options = options,
@@ -80,7 +83,8 @@ typedef struct job {
     size_t n_ids, ids_capacity, segments_capacity;
     int *lengths; /* [n] */
     size_t n_cut; /* texts that were cut */
-    float *out;   /* [n][d_model] */
+    float *out;   /* [n][width] */
+    int width;
 } job;
 
 /* ------------------------------------------------------------------------------------------------------- input ---- */
@@ -172,6 +176,8 @@ static hsc_status choose(job *j, hsc_error *err)
     HSC_FAIL_IF(v->max_tokens > n_ctx, HSC_EINVAL, "--max-tokens %d: %s sees at most %d (its context)", v->max_tokens,
                 j->opened.name, n_ctx);
     if (v->max_tokens) j->how.max_tokens = v->max_tokens;
+    if (v->no_dense) hsc_embedding_free(&j->how);
+    j->width = hsc_embedding_width(j->opened.model, &j->how);
     return HSC_OK;
 }
 
@@ -193,14 +199,14 @@ static hsc_status run(job *j, const hsc__args *args, hsc_error *err)
 {
     hsc_session *session = NULL;
     const hsc_config *encoder = hsc_model_encoder(j->opened.model);
-    int d = j->opened.config->d_model;
     j->n_ctx = encoder ? encoder->n_ctx : j->opened.config->n_ctx;
     HSC_TRY(choose(j, err));
     HSC_TRY(hsc__cli_tokenizer(&j->opened, &j->tokenizer, err));
     HSC_TRY(read_texts(j, args, err));
     HSC_TRY(encode(j, err));
-    j->out = hsc__calloc(j->n, (size_t)d * sizeof *j->out);
-    if (!j->out) return hsc__fail_memory(err, j->n * (size_t)d * sizeof *j->out, "the embeddings");
+    size_t d = (size_t)j->width;
+    j->out = hsc__calloc(j->n, d * sizeof *j->out);
+    if (!j->out) return hsc__fail_memory(err, j->n * d * sizeof *j->out, "the embeddings");
     HSC_TRY(make_session(j, &session, err));
     hsc_status status = HSC_OK;
     const hsc_token *ids = j->ids;
@@ -208,7 +214,7 @@ static hsc_status run(job *j, const hsc__args *args, hsc_error *err)
     for (size_t at = 0; at < j->n && status == HSC_OK; at += AT_ONCE) {
         int n = j->n - at < AT_ONCE ? (int)(j->n - at) : AT_ONCE;
         j->how.segments = segments ? j->segments + (ids - j->ids) : NULL;
-        status = hsc_embed(session, ids, j->lengths + at, n, &j->how, j->out + at * (size_t)d, err);
+        status = hsc_embed(session, ids, j->lengths + at, n, &j->how, j->out + at * d, err);
         for (int i = 0; i < n; i++) ids += j->lengths[at + (size_t)i];
         hsc__cli_progress("embedded %zu of %zu texts", at + (size_t)n, j->n);
     }
@@ -219,8 +225,8 @@ static hsc_status run(job *j, const hsc__args *args, hsc_error *err)
 
 static int print_json(const job *j)
 {
-    json_t *root = json_object(), *list = json_array();
-    int d = j->opened.config->d_model;
+    json_t *root = json_object(), *list = json_array(), *dense = json_array();
+    int d = j->width;
     for (size_t i = 0; i < j->n; i++) {
         json_t *item = json_object(), *vector = json_array();
         for (int k = 0; k < d; k++)
@@ -235,6 +241,8 @@ static int print_json(const job *j)
     json_object_set_new(root, "model", hsc__json_model(&j->opened));
     hsc__json_set_pass(root, &j->v->pass, j->opened.model);
     json_object_set_new(root, "pooling", json_string(hsc_pooling_name(j->how.pooling)));
+    for (int i = 0; i < j->how.n_dense; i++) json_array_append_new(dense, json_integer(j->how.dense[i].n_out));
+    json_object_set_new(root, "dense", dense);
     json_object_set_new(root, "normalised", json_boolean(j->how.normalise));
     json_object_set_new(root, "texts", list);
     return hsc__json_print(root);
@@ -243,7 +251,7 @@ static int print_json(const job *j)
 static int print_csv(const job *j)
 {
     hsc__string out = {0};
-    int d = j->opened.config->d_model;
+    int d = j->width;
     for (size_t i = 0; i < j->n; i++) {
         for (int k = 0; k < d; k++) {
             if (k) hsc__string_text(&out, ",");
@@ -257,11 +265,8 @@ static int print_csv(const job *j)
 static int write_file(const job *j)
 {
     hsc_error err = {0};
-    hsc_named_array array = {.name = "embeddings",
-                             .dtype = HSC_F32,
-                             .n_dims = 2,
-                             .shape = {(int64_t)j->n, j->opened.config->d_model},
-                             .data = j->out};
+    hsc_named_array array = {
+        .name = "embeddings", .dtype = HSC_F32, .n_dims = 2, .shape = {(int64_t)j->n, j->width}, .data = j->out};
     hsc__cli_hold_interrupt(true);
     hsc_status status = hsc_write_arrays(j->v->output, &array, 1, &err);
     hsc__cli_hold_interrupt(false);
@@ -308,6 +313,7 @@ int hsc__cli_embed(int argc, char **argv)
     hsc__free(j.segments);
     hsc__free(j.lengths);
     hsc__free(j.out);
+    hsc_embedding_free(&j.how);
     hsc__cli_close(&j.opened);
     return result;
 }

@@ -1,9 +1,9 @@
 /* Texts as vectors. The hidden states are summed up while they pass, so no text keeps its own; texts are packed end to
  * end and not padded, which makes a text's vector the same bits in any company. */
 #include "base/alloc.h"
-#include "headscope/tasks.h"
 #include "model/session.h"
 #include "model/texts.h"
+#include "tasks/dense.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,9 +13,10 @@ enum { BATCH_TOKENS = 2048 };
 /* One pass: sums [n_seqs][d_model] in double, for a mean over hundreds of tokens to round once. */
 typedef struct pool {
     hsc_pooling pooling;
-    int d_model;
+    int d_model, width; /* of a hidden state, of a vector */
     const int *lengths;
     double *sums;
+    double *scratch; /* of the layers behind the pooling */
 } pool;
 
 static int add_rows(void *user, const hsc_block *block)
@@ -32,15 +33,18 @@ static int add_rows(void *user, const hsc_block *block)
     return 0;
 }
 
-static void finish(const pool *p, int n_seqs, int normalise, float *out)
+/* Each text's sum becomes its vector. */
+static void finish(const pool *p, int n_seqs, const hsc_embedding *how, float *out)
 {
     for (int s = 0; s < n_seqs; s++) {
-        const double *sum = p->sums + (size_t)s * (size_t)p->d_model;
-        float *to = out + (size_t)s * (size_t)p->d_model;
+        double *x = p->sums + (size_t)s * (size_t)p->d_model;
         double n = p->pooling == HSC_POOL_MEAN ? p->lengths[s] : 1, square = 0;
-        for (int i = 0; i < p->d_model; i++) square += (sum[i] / n) * (sum[i] / n);
-        double length = normalise ? fmax(sqrt(square), 1e-12) : 1;
-        for (int i = 0; i < p->d_model; i++) to[i] = (float)(sum[i] / n / length);
+        float *to = out + (size_t)s * (size_t)p->width;
+        for (int i = 0; i < p->d_model; i++) x[i] /= n;
+        const double *y = hsc__dense_apply(how, x, p->scratch);
+        for (int i = 0; i < p->width; i++) square += y[i] * y[i];
+        double length = how->normalise ? fmax(sqrt(square), 1e-12) : 1;
+        for (int i = 0; i < p->width; i++) to[i] = (float)(y[i] / length);
     }
 }
 
@@ -68,7 +72,7 @@ static hsc_status run_batches(hsc_session *s, const hsc_token *ids, const int *l
         while (at + n < n_seqs && n < s->max_seqs && (n == 0 || n_tokens + lengths[at + n] <= BATCH_TOKENS))
             n_tokens += lengths[at + n++];
         HSC_TRY(run_batch(s, ids, segments, lengths + at, n, n_tokens, p, err));
-        finish(p, n, how->normalise, out + (size_t)at * (size_t)p->d_model);
+        finish(p, n, how, out + (size_t)at * (size_t)p->width);
         ids += n_tokens;
         if (segments) segments += n_tokens;
         at += n;
@@ -88,9 +92,12 @@ hsc_status hsc_embed(hsc_session *s, const hsc_token *ids, const int *seq_length
     HSC_FAIL_IF((unsigned)how->pooling >= HSC_N_POOLINGS, HSC_EINVAL, "pooling %d does not exist", (int)how->pooling);
     for (int i = 0; i < n_seqs; i++)
         HSC_FAIL_IF(seq_lengths[i] < 1, HSC_EINVAL, "text %d is empty: it has no embedding", i);
-    pool p = {.pooling = how->pooling, .d_model = d};
-    p.sums = hsc__calloc((size_t)s->max_seqs, (size_t)d * sizeof *p.sums);
-    if (!p.sums) return hsc__fail_memory(err, (size_t)s->max_seqs * (size_t)d * sizeof *p.sums, "embeddings");
+    HSC_TRY(hsc__dense_check(how, d, err));
+    pool p = {.pooling = how->pooling, .d_model = d, .width = hsc_embedding_width(s->model, how)};
+    size_t n_sums = (size_t)s->max_seqs * (size_t)d;
+    p.sums = hsc__calloc(n_sums + hsc__dense_scratch(how), sizeof *p.sums);
+    if (!p.sums) return hsc__fail_memory(err, n_sums * sizeof *p.sums, "embeddings");
+    p.scratch = p.sums + n_sums;
     hsc_observer observer = {
         .site = has_norm ? norm : last, .layer = has_norm ? 0 : stack->n_layers - 1, .fn = add_rows, .user = &p};
     hsc_session_observe_clear(s);

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "model/model.h"
 #include "model/texts.h"
+#include "tasks/dense.h"
 #include "tasks/settings.h"
 
 #include <string.h>
@@ -44,6 +45,7 @@ static hsc_status read_pooling(const json_t *config, const char *path, hsc_embed
         n++;
     }
     HSC_FAIL_IF(n != 1, HSC_EUNSUPPORTED, "%s: %d poolings are joined, one is supported", path, n);
+    HSC_FAIL_IF(out->known, HSC_EUNSUPPORTED, "%s: a second pooling is not supported", path);
     out->known = 1;
     return HSC_OK;
 }
@@ -54,30 +56,47 @@ static bool ends_with(const char *text, const char *ending)
     return n >= m && strcmp(text + n - m, ending) == 0;
 }
 
+/* A pooling, or a layer behind it. */
+static hsc_status read_part(const hsc_model *model, const char *folder, bool dense, hsc__string *path,
+                            hsc_embedding *out, hsc_error *err)
+{
+    hsc__string name = {0};
+    json_t *config = NULL;
+    hsc__string_printf(&name, "%s/config.json", folder);
+    if (name.failed) return hsc__fail_memory(err, strlen(folder), "a path");
+    hsc_status status = hsc__settings_load(&config, model->path, name.data, path, err);
+    hsc__string_free(&name);
+    if (status == HSC_OK && !config) status = hsc__fail(err, HSC_ENOTFOUND, 0, "%s: no such file", path->data);
+    hsc__string_printf(&name, "%s/%s", model->path, folder);
+    if (status == HSC_OK && name.failed) status = hsc__fail_memory(err, strlen(folder), "a path");
+    if (status == HSC_OK)
+        status = dense ? hsc__dense_read(out, name.data, config, path->data, err)
+                       : read_pooling(config, path->data, out, err);
+    hsc__string_free(&name);
+    json_decref(config);
+    return status;
+}
+
+/* In the order in which a text goes through them: the transformer, its pooling, layers, and its length made 1. */
 static hsc_status read_module(const hsc_model *model, const json_t *module, const char *list_path, hsc__string *path,
                               hsc_embedding *out, hsc_error *err)
 {
     const char *type = json_string_value(json_object_get(module, "type"));
     const char *folder = json_string_value(json_object_get(module, "path"));
-    hsc__string name = {0};
-    json_t *config = NULL;
     HSC_FAIL_IF(!type || !folder, HSC_EFORMAT, "%s: a module has no type or path", list_path);
     if (ends_with(type, ".Transformer")) return HSC_OK;
     if (ends_with(type, ".Normalize")) {
         out->normalise = 1;
         return HSC_OK;
     }
-    HSC_FAIL_IF(!ends_with(type, ".Pooling"), HSC_EUNSUPPORTED, "%s: the module %s is not supported", list_path, type);
+    bool dense = ends_with(type, ".Dense");
+    HSC_FAIL_IF(!dense && !ends_with(type, ".Pooling"), HSC_EUNSUPPORTED, "%s: the module %s is not supported",
+                list_path, type);
+    HSC_FAIL_IF(dense && (!out->known || out->normalise), HSC_EUNSUPPORTED,
+                "%s: a Dense is supported behind the pooling and before Normalize", list_path);
     HSC_FAIL_IF(strchr(folder, '/') || folder[0] == '.', HSC_EFORMAT, "%s: the path '%s' is no folder beside it",
                 list_path, folder);
-    hsc__string_printf(&name, "%s/config.json", folder);
-    if (name.failed) return hsc__fail_memory(err, strlen(folder), "a path");
-    hsc_status status = hsc__settings_load(&config, model->path, name.data, path, err);
-    hsc__string_free(&name);
-    if (status == HSC_OK && !config) status = hsc__fail(err, HSC_ENOTFOUND, 0, "%s: no such file", path->data);
-    if (status == HSC_OK) status = read_pooling(config, path->data, out, err);
-    json_decref(config);
-    return status;
+    return read_part(model, folder, dense, path, out, err);
 }
 
 static hsc_status read_folder(const hsc_model *model, hsc_embedding *out, hsc_error *err)
@@ -124,5 +143,8 @@ hsc_status hsc_model_embedding(const hsc_model *model, hsc_embedding *out, hsc_e
     bool sees_ahead = !model->desc.config.causal || model->desc.encoder;
     *out = (hsc_embedding){.pooling = sees_ahead ? HSC_POOL_MEAN : HSC_POOL_LAST};
     hsc_model *m = (hsc_model *)(uintptr_t)model;
-    return model->gguf ? read_gguf(m, out, err) : read_folder(model, out, err);
+    hsc_status status = model->gguf ? read_gguf(m, out, err) : read_folder(model, out, err);
+    if (status == HSC_OK) status = hsc__dense_check(out, hsc__texts_config(model)->d_model, err);
+    if (status != HSC_OK) hsc_embedding_free(out);
+    return status == HSC_EINVAL ? hsc__fail_prefix(err, HSC_EFORMAT, "%s", model->path) : status;
 }

@@ -1,8 +1,11 @@
 """headscope embed: vectors by their definition, in any company, and what the model's files say about them."""
 
+import array
 import json
 import math
+import random
 import shutil
+import struct
 import unittest
 
 from program import DATA, ProgramTest, main, read_safetensors
@@ -11,6 +14,27 @@ STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"
 TINY = DATA / "models" / "tinystories-656k"
 SORT = DATA / "models" / "gpt-nano-sort"
 TEXTS = ["Once upon a time", "x", "Tom had a big red ball, and he loved it very much. " * 3, "A little girl"]
+
+
+def write_layer(folder, n_in, n_out, act, bias=True, **changes):
+    """A Dense of sentence-transformers with random weights; returns its function."""
+    draw = random.Random(n_out)
+    weight = [array.array("f", [draw.gauss(0, 1 / math.sqrt(n_in)) for _ in range(n_in)]) for _ in range(n_out)]
+    offset = array.array("f", [draw.gauss(0, 1) for _ in range(n_out)])
+    data, header = b"".join(row.tobytes() for row in weight), {}
+    header["linear.weight"] = {"dtype": "F32", "shape": [n_out, n_in], "data_offsets": [0, len(data)]}
+    if bias:
+        header["linear.bias"] = {"dtype": "F32", "shape": [n_out], "data_offsets": [len(data), len(data) + 4 * n_out]}
+        data += offset.tobytes()
+    folder.mkdir(exist_ok=True)
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    config = {"in_features": n_in, "out_features": n_out, "bias": bias, "activation_function": f"torch.nn.modules.activation.{act}"}
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    functions = {"Tanh": math.tanh, "ReLU": lambda x: max(x, 0), "Identity": lambda x: x, "Sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+                 "GELU": lambda x: x * (1 + math.erf(x / math.sqrt(2))) / 2, "SiLU": lambda x: x / (1 + math.exp(-x))}
+    return lambda x: [functions[act](math.fsum(a * b for a, b in zip(row, x)) + (offset[i] if bias else 0))
+                      for i, row in enumerate(weight)]
 
 
 class Embed(ProgramTest):
@@ -79,7 +103,68 @@ class Embed(ProgramTest):
         (model / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
         modules.append({"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"})
         (model / "modules.json").write_text(json.dumps(modules))
-        self.bad(1, "embed", "-m", model, "x", says=["Dense"])
+        self.bad(1, "embed", "-m", model, "x", says=["Dense", "before Normalize"])
+
+    def with_modules(self, *names):
+        """A folder whose modules are these behind the transformer."""
+        model = self.folder / "model"
+        if not model.exists():
+            shutil.copytree(TINY, model)
+            (model / "1_Pooling").mkdir()
+            (model / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+        modules = [{"path": "", "type": "sentence_transformers.models.Transformer"}]
+        modules += [{"path": name, "type": "sentence_transformers.models." + name[2:]} for name in names]
+        (model / "modules.json").write_text(json.dumps(modules))
+        return model
+
+    def test_dense(self):
+        """Layers behind the pooling by their definition, then the length."""
+        model = self.with_modules("1_Pooling")
+        (plain,) = self.json("embed", "-m", model, TEXTS[0])["texts"]
+        d = len(plain["embedding"])
+        for acts in (("Tanh",), ("ReLU", "Identity"), ("GELU", "Sigmoid", "SiLU")):
+            vector, n, names = plain["embedding"], d, ["1_Pooling"]
+            for i, act in enumerate(acts, start=2):
+                vector = write_layer(model / f"{i}_Dense", n, 9 * i, act, bias=i % 2 == 0)(vector)
+                n = 9 * i
+                names.append(f"{i}_Dense")
+            for normalise in (False, True):
+                got = self.json("embed", "-m", self.with_modules(*names, *(["9_Normalize"] if normalise else [])), TEXTS[0])
+                length = math.sqrt(math.fsum(x * x for x in vector)) if normalise else 1
+                self.assertEqual((got["dense"], got["normalised"]), ([9 * i for i in range(2, 2 + len(acts))], normalise))
+                for a, b in zip(got["texts"][0]["embedding"], vector, strict=True):
+                    self.assertAlmostEqual(a, b / length, delta=1e-6)
+        bare = self.json("embed", "-m", model, "--no-dense", "--normalise", "no", TEXTS[0])
+        self.assertEqual((bare["texts"], bare["dense"]), ([plain], []))
+        self.good("embed", "-m", model, *TEXTS, "-o", self.folder / "e.safetensors")
+        self.assertEqual(read_safetensors(self.folder / "e.safetensors")["embeddings"].shape, [4, n])
+        alone = "".join(self.good("embed", "-m", model, text) for text in TEXTS)
+        self.assertEqual(self.good("embed", "-m", model, *TEXTS, "-t", "3"), alone)
+
+    def test_bad_dense(self):
+        model = self.with_modules("1_Pooling", "2_Dense")
+        embed, layer = ("embed", "-m", model, "x"), model / "2_Dense"
+        self.bad(1, *embed, says=["2_Dense/config.json", "no such file"])
+        write_layer(layer, 64, 8, "Tanh")
+        self.bad(1, *embed, says=["takes 64 numbers, a vector has 128"])
+        for changes, says in (({"activation_function": "torch.nn.modules.activation.Mish"}, "Mish"), ({"out_features": 9}, "another shape"),
+                              ({"in_features": None}, "in_features"), ({"in_features": 1 << 40}, "in_features"),
+                              ({"module_input_name": "token_embeddings"}, "token_embeddings"), ({"activation_function": 3}, "activation_function")):
+            write_layer(layer, 128, 8, "Tanh", **changes)
+            self.bad(1, *embed, says=[says])
+        write_layer(layer, 128, 8, "Tanh", bias=False)
+        config = json.loads((layer / "config.json").read_text())
+        (layer / "config.json").write_text(json.dumps({**config, "bias": True}))
+        self.bad(1, *embed, says=["linear.bias is missing"])
+        (layer / "model.safetensors").rename(layer / "pytorch_model.bin")
+        self.bad(1, *embed, says=["pytorch_model.bin"])
+        self.with_modules("2_Dense", "1_Pooling")
+        self.bad(1, *embed, says=["behind the pooling"])
+        self.with_modules("1_Pooling", "1_Pooling")
+        self.bad(1, *embed, says=["second pooling"])
+        self.with_modules("1_Pooling", *["2_Dense"] * 9)
+        write_layer(layer, 128, 128, "Tanh")
+        self.bad(1, *embed, says=["more than 8 layers"])
 
     def test_pairs(self):
         arguments = self.good("embed", "-m", STORIES, "--pooling", "mean", "--pairs", *TEXTS)

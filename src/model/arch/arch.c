@@ -26,6 +26,7 @@ static const hsc__arch table[] = {
     {"modernbert", hsc__modernbert_from_folder, NULL},
     {"modern-bert", NULL, hsc__modernbert_from_gguf},
     {"t5", hsc__t5_from_folder, hsc__t5_from_gguf},
+    {"t5encoder", NULL, hsc__t5encoder_from_gguf},
     {"bart", hsc__bart_from_folder, NULL},
     {"marian", hsc__marian_from_folder, NULL},
 };

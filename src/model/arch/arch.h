@@ -57,6 +57,7 @@ HSC__ARCH_READER(hsc__modernbert_from_folder);
 HSC__ARCH_READER(hsc__modernbert_from_gguf);
 HSC__ARCH_READER(hsc__t5_from_folder);
 HSC__ARCH_READER(hsc__t5_from_gguf);
+HSC__ARCH_READER(hsc__t5encoder_from_gguf);
 HSC__ARCH_READER(hsc__bart_from_folder);
 HSC__ARCH_READER(hsc__marian_from_folder);
 #undef HSC__ARCH_READER

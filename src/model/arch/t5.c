@@ -2,7 +2,8 @@
  * T5 (Raffel et al. 2020): an encoder and a decoder of pre-norm blocks with RMS norms and no biases. A position is
  * known by its distance alone: the first block's table of biases, shared by all blocks of its stack, is added to scores
  * that are not scaled. Version 1.1 (Flan-T5) gates its feed-forward and has an output matrix of its own; where that is
- * the embedding, ln_final is scaled by 1/sqrt(d_model) on its way to it.
+ * the embedding, ln_final is scaled by 1/sqrt(d_model) on its way to it. A folder of the encoder alone (T5EncoderModel,
+ * which sentence-transformers takes) is a model of one stack.
  */
 #include "model/arch/arch.h"
 
@@ -211,11 +212,44 @@ static hsc_status bind_both(hsc__source *src, hsc__desc *desc, const options *o,
     return HSC_OK;
 }
 
+/* The encoder's stack alone, once desc has what both share. */
+static hsc_status bind_encoder(hsc__source *src, hsc__desc *desc, const options *o, int n_encoder, const char *embed,
+                               hsc_error *err)
+{
+    hsc_config *c = &desc->config;
+    c->n_layers = n_encoder;
+    c->causal = 0;
+    HSC_TRY(bind_stack(src, desc, o, err));
+    return hsc__bind_matrix(src, &desc->embed, c->d_vocab, c->d_model, false, err, "%s", embed);
+}
+
+/* T5EncoderModel leaves the decoder out, whether or not the files have one. Files that do not say what they hold are
+ * taken by what is there. */
+static bool is_encoder_alone(const hsc__source *src)
+{
+    const json_t *said = json_object_get(src->config, "architectures");
+    const char *name = json_string_value(json_array_get(said, 0));
+    if (name) return strcmp(name, "T5EncoderModel") == 0;
+    return !hsc__source_has(src, "decoder.final_layer_norm.weight");
+}
+
+static hsc_status encoder_from_folder(hsc__source *src, hsc__desc *desc, const options *o, int n_encoder,
+                                      hsc_error *err)
+{
+    bool shared = hsc__source_has(src, "shared.weight");
+    HSC_TRY(bind_encoder(src, desc, o, n_encoder, shared ? "shared.weight" : "encoder.embed_tokens.weight", err));
+    hsc__source_ignore(src, "encoder.embed_tokens.weight");
+    hsc__source_ignore(src, "lm_head.weight");
+    hsc__source_ignore_part(src, "decoder.");
+    return HSC_OK;
+}
+
 hsc_status hsc__t5_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err)
 {
     options o;
     int n_encoder;
     HSC_TRY(read_config(src, desc, &o, &n_encoder, err));
+    if (is_encoder_alone(src)) return encoder_from_folder(src, desc, &o, n_encoder, err);
     HSC_TRY(bind_both(src, desc, &o, n_encoder, err));
     if (o.scale) desc->head_scale = 1 / sqrtf((float)desc->config.d_model);
     hsc__source_ignore(src, "encoder.embed_tokens.weight"); /* copies of shared.weight that old files carry */
@@ -226,28 +260,45 @@ hsc_status hsc__t5_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err
 
 /* llama.cpp's files say neither the activation nor whether ln_final is scaled: a gate means the tanh approximation,
  * else it is ReLU, and what has no output matrix of its own is scaled, as in the models of both versions. */
-hsc_status hsc__t5_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err)
+static hsc_status read_metadata(hsc__source *src, hsc__desc *desc, options *o, int *n_encoder, hsc_error *err)
 {
     hsc_config *c = &desc->config;
-    options o = {.tie = true, .max_distance = 128};
-    int n_encoder;
     double eps;
+    *o = (options){.tie = true, .max_distance = 128};
     HSC_TRY(hsc__meta_int(src, "embedding_length", 1 << 20, &c->d_model, err));
-    HSC_TRY(hsc__meta_int(src, "block_count", 4096, &n_encoder, err));
-    HSC_TRY(hsc__meta_int_or(src, "decoder_block_count", n_encoder, 1, 4096, &c->n_layers, err));
+    HSC_TRY(hsc__meta_int(src, "block_count", 4096, n_encoder, err));
+    HSC_TRY(hsc__meta_int_or(src, "decoder_block_count", *n_encoder, 1, 4096, &c->n_layers, err));
     HSC_TRY(hsc__meta_int(src, "attention.head_count", 4096, &c->n_heads, err));
     HSC_TRY(hsc__meta_int_or(src, "attention.key_length", 64, 1, HSC__MAX_D_HEAD, &c->d_head, err));
     HSC_TRY(hsc__meta_int(src, "feed_forward_length", 1 << 24, &c->d_mlp, err));
     HSC_TRY(hsc__meta_int_or(src, "context_length", 512, 1, 1 << 24, &c->n_ctx, err));
-    HSC_TRY(hsc__meta_int_or(src, "attention.relative_buckets_count", 32, 2, MAX_BUCKETS, &o.n_buckets, err));
+    HSC_TRY(hsc__meta_int_or(src, "attention.relative_buckets_count", 32, 2, MAX_BUCKETS, &o->n_buckets, err));
     HSC_TRY(hsc__meta_double(src, "attention.layer_norm_rms_epsilon", 1e-6, &eps, err));
     HSC_TRY(hsc__meta_vocab(src, &c->d_vocab, err));
     desc->norm_eps = (float)eps;
     c->is_gated = hsc__source_has(src, "enc.blk.0.ffn_gate.weight");
     desc->act = c->is_gated ? HSC__ACT_GELU_TANH : HSC__ACT_RELU;
     fill_common(desc);
+    return HSC_OK;
+}
+
+hsc_status hsc__t5_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err)
+{
+    options o;
+    int n_encoder;
+    HSC_TRY(read_metadata(src, desc, &o, &n_encoder, err));
     HSC_TRY(bind_both(src, desc, &o, n_encoder, err));
-    if (!hsc__source_has(src, "output.weight")) desc->head_scale = 1 / sqrtf((float)c->d_model);
+    if (!hsc__source_has(src, "output.weight")) desc->head_scale = 1 / sqrtf((float)desc->config.d_model);
     hsc__source_ignore(src, "cross_attn_rel_b.weight"); /* nobody reads it */
+    return HSC_OK;
+}
+
+hsc_status hsc__t5encoder_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err)
+{
+    options o;
+    int n_encoder;
+    HSC_TRY(read_metadata(src, desc, &o, &n_encoder, err));
+    HSC_TRY(bind_encoder(src, desc, &o, n_encoder, "token_embd.weight", err));
+    hsc__source_ignore(src, "output.weight");
     return HSC_OK;
 }
