@@ -66,6 +66,9 @@ def test_random_checkpoints():
         "gemma2-published": (make.configuration(make.GEMMA2, **PUBLISHED), make.random_tensors),
         "gemma3-published": (make.configuration(make.GEMMA3, **PUBLISHED), make.random_tensors),
         "neox": (make.configuration(make.GPT_NEOX, rotary_pct=0.5), make.random_tensors),
+        "bloom": (make.configuration(make.BLOOM), make.random_tensors),
+        "bloom-heads": (make.configuration(make.BLOOM, hidden_size=40, n_head=5, tie_word_embeddings=False,
+                                           layer_norm_epsilon=1e-3), make.random_tensors),
         "neox-serial": (make.configuration(make.GPT_NEOX, use_parallel_residual=False, rotary_pct=1.0, rotary_emb_base=5e3),
                         make.random_tensors),
         "llama": (make.LLAMA, make.llama_tensors),
@@ -88,9 +91,8 @@ def test_random_checkpoints():
 
 
 def test_refused_by_name():
-    """What is not converted between folders and GGUF is said by name, and nothing is written."""
-    cases = {"opt": make.OPT, "bloom": make.BLOOM, "roberta": make.ROBERTA, "distilbert": make.DISTILBERT,
-             "modernbert": make.MODERNBERT}
+    """What is not converted between folders and GGUF (llama.cpp has no OPT) is said by name, and nothing is written."""
+    cases = {"opt": make.OPT, "distilbert": make.DISTILBERT, "modernbert": make.MODERNBERT}
     with scratch() as folder:
         for kind, base in cases.items():
             config = make.configuration(base)
@@ -108,8 +110,13 @@ def test_refused_by_name():
 def test_encoders():
     """BERT has no logits in GGUF: the last hidden states are the same bits from either container."""
     with scratch() as folder:
-        for name, more in (("bert", {}), ("bert-segments", {"type_vocab_size": 3, "layer_norm_eps": 1e-5})):
-            config = make.configuration(make.BERT, architectures=["BertModel"], **more)
+        cases = (("bert", make.BERT, "BertModel", {}),
+                 ("bert-segments", make.BERT, "BertModel", {"type_vocab_size": 3, "layer_norm_eps": 1e-5}),
+                 ("roberta", make.ROBERTA, "RobertaModel", {}), ("roberta-head", make.ROBERTA, "RobertaForMaskedLM", {}),
+                 ("roberta-padding", make.ROBERTA, "RobertaModel", {"pad_token_id": 4}),
+                 ("xlm-roberta", make.ROBERTA, "XLMRobertaModel", {"model_type": "xlm-roberta"}))
+        for name, base, kind, more in cases:
+            config = make.configuration(base, architectures=[kind], **more)
             source = make.write_folder(folder / name, config, make.tensors_of(config, 3))
             path = convert(source, folder / f"{name}.gguf", "--dtype", "f32")
             back, ids = convert(path, folder / f"{name}-back"), make.token_ids(97, 20, 1)
@@ -142,6 +149,98 @@ def test_minilm():
             worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
             print(f"MiniLM: llama.cpp's hidden states are {worst:.4f} away, its sentence {np.abs(ours - one).max():.4f}", flush=True)
             assert worst <= LLAMA_CPP_BARS["f32"] and np.abs(ours - one).max() <= LLAMA_CPP_BARS["f32"]
+
+
+def words_of_roberta(folder, vocabulary):
+    """A byte-level tokenizer with RoBERTa's special tokens and template, taught on the tests' own text."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    special = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True)]
+    trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=special, show_progress=False,
+                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    made.train_from_iterator(["The animal didn't cross the street because it was too tired. " * 3,
+                              "A robin sat in the tree; it sang, and the tree was green."] * 20, trainer)
+    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
+         "pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}))
+    return made.get_vocab_size()
+
+
+PAIRS = [("The animal", "it was tired"), ("", "x"), ("it's 2024!", "na\u00efve \u65e5\u672c\U0001f600")]
+
+
+def same_words(*models):
+    """Every text and pair has the same ids in all, in headscope and, of folders, in transformers."""
+    for text in [*TEXTS, "", "  two  blanks ", "HELLO \u00c9cole \u00df", "unbelievability ##ing [MASK]"]:
+        got = [json.loads(headscope("tokenize", "-m", m, "--json", text).stdout)["ids"] for m in models]
+        for model, ids in zip(models, got):
+            assert ids == got[0], (model, text)
+            if model.is_dir() and not any(t in text for t in ("<|im", "[MASK]", "<mask>")):
+                assert AutoTokenizer.from_pretrained(model)(text).input_ids == ids, (model, text)
+    for first, second in PAIRS:
+        got = [json.loads(headscope("tokenize", "-m", m, "--json", first, "--pair", second).stdout)["ids"] for m in models]
+        for model, ids in zip(models, got):
+            assert ids == got[0], (model, first, second)
+            if model.is_dir():
+                assert AutoTokenizer.from_pretrained(model)(first, second).input_ids == ids, (model, first, second)
+
+
+def test_words_of_encoders():
+    """The tokenizers of BERT and RoBERTa go to GGUF and back, and transformers reads what came back."""
+    with scratch() as folder:
+        source = common.minilm()
+        path = convert(source, folder / "minilm.gguf", "--dtype", "f16")
+        same_words(source, path, convert(path, folder / "minilm-back"))
+        roberta = folder / "roberta"
+        config = make.configuration(make.ROBERTA, architectures=["RobertaModel"], vocab_size=400)
+        make.write_folder(roberta, config, make.tensors_of(config, 3))
+        assert words_of_roberta(roberta, 400) <= 400
+        path = convert(roberta, folder / "roberta.gguf")
+        same_words(roberta, path, convert(path, folder / "roberta-back"))
+        if importlib.util.find_spec("llama_cpp"):
+            import llama_cpp
+            peer = llama_cpp.Llama(str(path), embedding=True, n_ctx=64, n_threads=2, verbose=False,
+                                   pooling_type=llama_cpp.LLAMA_POOLING_TYPE_NONE)
+            for text in ("The animal didn't cross the street because it was too tired", "na\u00efve 1234"):
+                ids = json.loads(headscope("tokenize", "-m", path, "--json", text).stdout)["ids"]
+                assert peer.tokenize(text.encode(), add_bos=True, special=False) == ids, text
+                want = run_sites(roberta, folder, ["ln_final"], ids=ids)["ln_final"]
+                worst = float((np.abs(np.array(peer.embed(text)) - want).max(1) / np.abs(want).max(1)).max())
+                print(f"RoBERTa: llama.cpp's hidden states are {worst:.4f} away", flush=True)
+                assert worst <= LLAMA_CPP_BARS["f32"]
+
+
+# As bigscience/bloom's tokenizer.json has it.
+BLOOM_CUTS = {"type": "Sequence", "pretokenizers": [
+    {"type": "Split", "pattern": {"Regex": " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"},
+     "behavior": "Isolated", "invert": False},
+    {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]}
+
+
+def test_words_of_bloom():
+    """BLOOM's way to cut text, on GPT-2's vocabulary; llama.cpp cuts the same."""
+    words = DATA / "tokenizers" / "gpt2" / "tokenizer.json"
+    require(words.exists(), f"no test data at {words}")
+    with scratch() as folder:
+        config = make.configuration(make.BLOOM, vocab_size=50257)
+        source = make.write_folder(folder / "bloom", config, make.tensors_of(config, 3))
+        made = json.loads(words.read_text())
+        (source / "tokenizer.json").write_text(json.dumps({**made, "pre_tokenizer": BLOOM_CUTS}))
+        (source / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"}))
+        path = convert(source, folder / "bloom.gguf", "--dtype", "f32")
+        same_words(source, path, convert(path, folder / "bloom-back"))
+        require(importlib.util.find_spec("llama_cpp"), "llama_cpp is not installed")
+        peer, text = open_llama_cpp(path), "Le chat, it's \u0643\u0644\u0628 2024! fine"
+        ids = token_ids(path, text)
+        assert peer.tokenize(text.encode(), add_bos=False, special=True) == ids
+        peer.eval(ids)
+        got, want = np.array(peer._scores[: len(ids)]), run_sites(path, folder, ["logits"], ids=ids)["logits"]
+        worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
+        print(f"BLOOM: llama.cpp's logits are {worst:.4f} away", flush=True)
+        assert worst <= LLAMA_CPP_BARS["f32"]
 
 
 def test_smollm2_as_a_folder():

@@ -21,6 +21,7 @@ typedef enum {
     HSC__JOINED,   /* and back */
     HSC__ONE_MORE, /* 1 is added to each value: Gemma's gains on the way to GGUF */
     HSC__ONE_LESS, /* and back */
+    HSC__LAST_ROWS, /* the first rows are left out: RoBERTa's positions on the way to GGUF */
 } hsc__how;
 
 /* A tensor to be written. */
@@ -33,7 +34,8 @@ typedef struct hsc__item {
     int64_t shape[HSC_MAX_DIMS];
     uint64_t n_bytes;
     hsc__how how;
-    int n_heads; /* that the rows belong to where heads are rearranged */
+    int n_heads;  /* that the rows belong to where heads are rearranged */
+    int n_before; /* rows that are left out */
 } hsc__item;
 
 typedef struct hsc__convert {
@@ -94,6 +96,10 @@ hsc_status hsc__convert_put_metadata(hsc__convert *c, hsc__gguf_writer *writer, 
 void hsc__convert_copy_metadata(hsc__convert *c, hsc__gguf_writer *writer);
 /* config.json for a folder; NULL when memory is out. */
 hsc_status hsc__convert_config(hsc__convert *c, json_t **out, hsc_error *err);
+
+/* How BLOOM's tokenizer.json cuts text, which GGUF calls "bloom". */
+#define HSC__BLOOM_PATTERN                                                                                             \
+    " ?[^(\\s|[.,!?\xe2\x80\xa6\xe3\x80\x82\xef\xbc\x8c\xe3\x80\x81\xe0\xa5\xa4\xdb\x94\xd8\x8c])]+"
 
 /* vocabulary.c: the tokenizer of a folder as GGUF's keys. What GGUF cannot say is noted and left out. */
 hsc_status hsc__convert_put_tokenizer(hsc__convert *c, hsc__gguf_writer *writer, hsc_error *err);

@@ -76,7 +76,11 @@ static void load_rows(const slab *s, int64_t r0, int64_t n, float *x)
     const char *data = from->data;
     switch (s->item->how) {
     case HSC__TURNED: load_turned(s, r0, n, x); return;
-    case HSC__AS_STORED: k->dequantise(from->dtype, data + (size_t)r0 * row_bytes, n * s->cols, x); return;
+    case HSC__AS_STORED:
+    case HSC__LAST_ROWS:
+        r0 += s->item->n_before;
+        k->dequantise(from->dtype, data + (size_t)r0 * row_bytes, n * s->cols, x);
+        return;
     case HSC__ONE_MORE:
     case HSC__ONE_LESS:
         k->dequantise(from->dtype, data + (size_t)r0 * row_bytes, n * s->cols, x);
@@ -186,7 +190,7 @@ static hsc_status convert_values(hsc__convert *c, const hsc__item *item, hsc__si
     slab s = {.item = item, .cols = item->n_dims > 0 ? item->shape[item->n_dims - 1] : 1};
     /* The values of a bias are rows of one value each when heads are rearranged. */
     if (item->n_dims < 2 && item->how != HSC__AS_STORED) s.cols = 1;
-    s.n_rows = (int64_t)item->from->n_elements / s.cols;
+    s.n_rows = (int64_t)item->from->n_elements / s.cols - item->n_before;
     s.step = item->how == HSC__TURNED ? TURNED_ROWS : s.cols < TASK_VALUES ? TASK_VALUES / s.cols : 1;
     if (s.step > s.n_rows) s.step = s.n_rows;
     int64_t n_tasks = SLAB_VALUES / (s.step * s.cols) > 1 ? SLAB_VALUES / (s.step * s.cols) : 1;

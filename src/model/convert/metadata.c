@@ -62,7 +62,7 @@ static bool is_family(const hsc__convert *c, const char *gguf)
 /* Families with a LayerNorm and no key of a width for heads. */
 static bool is_plain(const hsc__convert *c)
 {
-    return is_family(c, "gpt2") || is_family(c, "gptneox") || is_family(c, "bert");
+    return is_family(c, "gpt2") || is_family(c, "gptneox") || is_family(c, "bloom") || is_family(c, "bert");
 }
 
 static bool is_gemma(const hsc__convert *c)
@@ -192,11 +192,32 @@ static void put_flag(const hsc__convert *c, hsc__gguf_writer *w, const char *nam
     hsc__gguf_put_bool(w, key, value);
 }
 
+/* Layers behind the pooling, which GGUF has no place for. */
+static bool has_dense(const hsc__convert *c)
+{
+    json_t *modules = NULL;
+    char *path = hsc__path_join(c->in, "modules.json");
+    bool found = false;
+    if (path && hsc__json_load(&modules, path, POOLING_LIMIT, NULL) != HSC_OK) modules = NULL;
+    for (size_t i = 0; i < json_array_size(modules); i++) {
+        const char *type = json_string_value(json_object_get(json_array_get(modules, i), "type"));
+        const char *dot = type ? strrchr(type, '.') : NULL;
+        found |= dot && strcmp(dot, ".Dense") == 0;
+    }
+    json_decref(modules);
+    hsc__free(path);
+    return found;
+}
+
 /* How a sentence-transformers folder makes one vector of many, in GGUF's numbers; 0: it says nothing or another way. */
 static uint32_t pooling_of(const hsc__convert *c)
 {
     json_t *config = NULL;
     uint32_t kind = 0;
+    if (has_dense(c)) {
+        hsc__convert_note(c, "the folder's Dense layers have no place in GGUF: written without its pooling");
+        return 0;
+    }
     char *path = hsc__path_join(c->in, "1_Pooling/config.json");
     if (path && hsc__json_load(&config, path, POOLING_LIMIT, NULL) == HSC_OK) {
         if (json_is_true(json_object_get(config, "pooling_mode_mean_tokens"))) kind = 1;
@@ -316,6 +337,15 @@ static int add_neox(json_t *o, const hsc__desc *d, double theta)
            set(o, "rotary_emb_base", short_real(theta));
 }
 
+static int add_bloom(json_t *o, const hsc__desc *d)
+{
+    const hsc_config *c = &d->config;
+    return set_int(o, "hidden_size", c->d_model) | set_int(o, "n_layer", c->n_layers) |
+           set_int(o, "n_head", c->n_heads) | set_int(o, "seq_length", c->n_ctx) |
+           set(o, "layer_norm_epsilon", short_real((double)d->norm_eps)) |
+           set(o, "apply_residual_connection_post_layernorm", json_false());
+}
+
 static int add_bert(json_t *o, const hsc__desc *d)
 {
     const hsc_config *c = &d->config;
@@ -432,6 +462,7 @@ static hsc_status make_config(hsc__convert *c, json_t *o, hsc_error *err)
     if (!is_plain(c)) failed |= add_llama(o, d);
     failed |= is_family(c, "gpt2")      ? add_gpt2(o, d)
               : is_family(c, "gptneox") ? add_neox(o, d, theta)
+              : is_family(c, "bloom")   ? add_bloom(o, d)
               : is_family(c, "bert")    ? add_bert(o, d)
               : is_gemma(c)             ? add_gemma(o, c, theta, local)
                                         : add_silu(o, c, theta);

@@ -110,6 +110,35 @@ static const hsc__name_rule bert[] = {
     {"blk.%d.layer_output_norm", "encoder.layer.%d.output.LayerNorm", HSC__AS_STORED, false},
 };
 
+/* The same, but that positions begin behind the row of the padding id: GGUF has those that texts may have. */
+static const hsc__name_rule roberta[] = {
+    {"token_embd", "embeddings.word_embeddings", HSC__AS_STORED, false},
+    {"position_embd", "embeddings.position_embeddings", HSC__LAST_ROWS, false},
+    {"token_types", "embeddings.token_type_embeddings", HSC__AS_STORED, false},
+    {"token_embd_norm", "embeddings.LayerNorm", HSC__AS_STORED, false},
+    {"blk.%d.attn_q", "encoder.layer.%d.attention.self.query", HSC__AS_STORED, false},
+    {"blk.%d.attn_k", "encoder.layer.%d.attention.self.key", HSC__AS_STORED, false},
+    {"blk.%d.attn_v", "encoder.layer.%d.attention.self.value", HSC__AS_STORED, false},
+    {"blk.%d.attn_output", "encoder.layer.%d.attention.output.dense", HSC__AS_STORED, false},
+    {"blk.%d.attn_output_norm", "encoder.layer.%d.attention.output.LayerNorm", HSC__AS_STORED, false},
+    {"blk.%d.ffn_up", "encoder.layer.%d.intermediate.dense", HSC__AS_STORED, false},
+    {"blk.%d.ffn_down", "encoder.layer.%d.output.dense", HSC__AS_STORED, false},
+    {"blk.%d.layer_output_norm", "encoder.layer.%d.output.LayerNorm", HSC__AS_STORED, false},
+};
+
+static const hsc__name_rule bloom[] = {
+    {"token_embd", "word_embeddings", HSC__AS_STORED, false},
+    {"token_embd_norm", "word_embeddings_layernorm", HSC__AS_STORED, false},
+    {"output_norm", "ln_f", HSC__AS_STORED, false},
+    {"output", "lm_head", HSC__AS_STORED, false},
+    {"blk.%d.attn_norm", "h.%d.input_layernorm", HSC__AS_STORED, false},
+    {"blk.%d.attn_qkv", "h.%d.self_attention.query_key_value", HSC__PARTED, false},
+    {"blk.%d.attn_output", "h.%d.self_attention.dense", HSC__AS_STORED, false},
+    {"blk.%d.ffn_norm", "h.%d.post_attention_layernorm", HSC__AS_STORED, false},
+    {"blk.%d.ffn_up", "h.%d.mlp.dense_h_to_4h", HSC__AS_STORED, false},
+    {"blk.%d.ffn_down", "h.%d.mlp.dense_4h_to_h", HSC__AS_STORED, false},
+};
+
 #define RULES(list) list, sizeof list / sizeof *list
 
 /* Of two families with one name in GGUF the first is what such a file becomes. */
@@ -123,7 +152,10 @@ static const hsc__family families[] = {
     {"gemma2", "gemma2", "Gemma2ForCausalLM", "model.", RULES(gemma), HSC__ACT_GELU_TANH, 2},
     {"gemma3_text", "gemma3", "Gemma3ForCausalLM", "model.", RULES(gemma), HSC__ACT_GELU_TANH, 6},
     {"gpt_neox", "gptneox", "GPTNeoXForCausalLM", "gpt_neox.", RULES(gptneox), HSC__ACT_GELU, 0},
+    {"bloom", "bloom", "BloomForCausalLM", "transformer.", RULES(bloom), HSC__ACT_GELU_TANH, 0},
     {"bert", "bert", "BertModel", "bert.", RULES(bert), HSC__ACT_GELU, 0},
+    {"roberta", "bert", "RobertaModel", "roberta.", RULES(roberta), HSC__ACT_GELU, 0},
+    {"xlm-roberta", "bert", "XLMRobertaModel", "roberta.", RULES(roberta), HSC__ACT_GELU, 0},
 };
 
 hsc_status hsc__convert_find_family(hsc__convert *c, hsc_error *err)

@@ -76,7 +76,8 @@ static hsc_dtype gguf_type(const hsc__convert *c, const hsc__item *item, tally *
 static void choose_type(const hsc__convert *c, hsc__item *item, tally *t)
 {
     const hsc__tensor *from = item->from;
-    uint64_t n = from->n_elements;
+    uint64_t n = 1;
+    for (int i = 0; i < item->n_dims; i++) n *= (uint64_t)item->shape[i];
     if (!hsc__kernels_can_read(from->dtype)) { /* integers, or a type that only its file knows: the bytes go over */
         t->unknown++;
         item->dtype = from->dtype;
@@ -126,6 +127,11 @@ static hsc_status rename_item(hsc__convert *c, hsc__item *item, bool *known, hsc
     if (rule->how == HSC__TURNED) {
         item->shape[0] = item->from->shape[1];
         item->shape[1] = item->from->shape[0];
+        return HSC_OK;
+    }
+    if (rule->how == HSC__LAST_ROWS) {
+        item->shape[0] = config->n_ctx;
+        item->n_before = (int)(item->from->shape[0] - item->shape[0]);
         return HSC_OK;
     }
     item->n_heads = rule->is_key ? config->n_kv_heads : config->n_heads;

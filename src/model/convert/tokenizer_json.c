@@ -1,4 +1,4 @@
-/* tokenizer.json of a byte-level model from GGUF's keys, in the words of the `tokenizers` library. */
+/* tokenizer.json of a byte-level or WordPiece model from GGUF's keys, in the words of the `tokenizers` library. */
 #include "model/convert/convert.h"
 
 #include "tokenizer/pipeline.h"
@@ -14,10 +14,11 @@ static const struct {
     const char *pattern; /* of a Split before bytes are spelled, or NULL: ByteLevel's own */
     bool digits, nfc;
 } known[] = {
-    {" gpt-2 gpt2 ", NULL, false, false},
+    {" gpt-2 gpt2 roberta-bpe ", NULL, false, false},
     {" smollm starcoder refact command-r codeshell ", NULL, true, false},
     {" llama-bpe llama3 llama-v3 falcon3 smaug-bpe dbrx ", HSC__LLAMA3_PATTERN, false, false},
     {" qwen2 deepseek-r1-qwen ", HSC__QWEN2_PATTERN, false, true},
+    {" bloom poro-chat gpt3-finnish ", HSC__BLOOM_PATTERN, false, false},
 };
 enum { N_KNOWN = sizeof known / sizeof *known };
 
@@ -72,7 +73,7 @@ static json_t *template_parts(const hsc_tokenizer *t, const hsc__template *templ
 /* What stands around a text. */
 static json_t *post_processor(const hsc_tokenizer *t)
 {
-    if (t->single.n == 1) return byte_level(true, true);
+    if (t->single.n == 1) return t->bpe.byte_level ? byte_level(true, true) : json_null();
     json_t *tokens = json_object(), *single = template_parts(t, &t->single, tokens),
            *pair = template_parts(t, &t->pair, tokens);
     return json_pack("{s:s, s:o, s:o, s:o}", "type", "TemplateProcessing", "single", single, "pair", pair,
@@ -141,13 +142,36 @@ static json_t *make_tokenizer(hsc__convert *c, const hsc_tokenizer *t, size_t pr
                      byte_level(true, true), "model", model);
 }
 
+static bool lowers(const hsc_tokenizer *t)
+{
+    for (size_t i = 0; i < t->normalizer.n_ops; i++)
+        if (t->normalizer.op[i].kind == HSC__LOWERCASE) return true;
+    return false;
+}
+
+/* BERT's. Accents go where capitals do, which is what null says. */
+static json_t *make_wordpiece(hsc__convert *c, const hsc_tokenizer *t)
+{
+    hsc__bytes unk = t->vocab.text[t->wordpiece.unk];
+    json_t *normalizer = json_pack("{s:s, s:b, s:b, s:n, s:b}", "type", "BertNormalizer", "clean_text", 1,
+                                   "handle_chinese_chars", 1, "strip_accents", "lowercase", (int)lowers(t));
+    json_t *model = json_pack("{s:s, s:o, s:s, s:i, s:o}", "type", "WordPiece", "unk_token",
+                              json_stringn(unk.data, unk.n), "continuing_subword_prefix", "##",
+                              "max_input_chars_per_word", (int)t->wordpiece.max_characters, "vocab", vocabulary(c, t));
+    json_t *decoder = json_pack("{s:s, s:s, s:b}", "type", "WordPiece", "prefix", "##", "cleanup", 1);
+    return json_pack("{s:s, s:n, s:n, s:o, s:o, s:{s:s}, s:o, s:o, s:o}", "version", "1.0", "truncation", "padding",
+                     "added_tokens", added_tokens(t), "normalizer", normalizer, "pre_tokenizer", "type",
+                     "BertPreTokenizer", "post_processor", post_processor(t), "decoder", decoder, "model", model);
+}
+
 /* tokenizer_config.json: the names of special tokens, and the chat template. */
 static hsc_status make_config(hsc__convert *c, const hsc_tokenizer *t, json_t *o, hsc_error *err)
 {
-    static const char *const names[][2] = {{"bos_token", KEY("bos_token_id")},
-                                           {"eos_token", KEY("eos_token_id")},
-                                           {"unk_token", KEY("unknown_token_id")},
-                                           {"pad_token", KEY("padding_token_id")}};
+    static const char *const names[][2] = {
+        {"bos_token", KEY("bos_token_id")},     {"eos_token", KEY("eos_token_id")},
+        {"unk_token", KEY("unknown_token_id")}, {"pad_token", KEY("padding_token_id")},
+        {"cls_token", KEY("cls_token_id")},     {"sep_token", KEY("seperator_token_id")}, /* the key is written so */
+        {"mask_token", KEY("mask_token_id")}};
     hsc__bytes chat;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         int64_t id;
@@ -166,7 +190,8 @@ static hsc_status make_config(hsc__convert *c, const hsc_tokenizer *t, json_t *o
 /* The reason why no tokenizer.json can be made, or NULL. */
 static const char *why_not(hsc__convert *c, const hsc_tokenizer *t, const char *pre)
 {
-    if (!t->bpe.byte_level) return "it is not byte-level";
+    if (t->kind == HSC__WORDPIECE) return t->wordpiece.unk < 0 ? "it has no token for unknown words" : NULL;
+    if (!t->bpe.byte_level) return "it is neither byte-level nor WordPiece";
     if (!pre || find_pre(pre) < N_KNOWN) return NULL;
     return hsc__convert_text(c, "its pre-tokenizer \"%s\" has no counterpart here", pre);
 }
@@ -190,7 +215,7 @@ hsc_status hsc__convert_tokenizer_json(hsc__convert *c, json_t **tokenizer, json
         hsc__convert_note(c, "the tokenizer is left out: %s", reason);
         return HSC_OK;
     }
-    *tokenizer = make_tokenizer(c, t, find_pre(pre), texts, n);
+    *tokenizer = t->kind == HSC__WORDPIECE ? make_wordpiece(c, t) : make_tokenizer(c, t, find_pre(pre), texts, n);
     *config = json_object();
     if (!*tokenizer || !*config) return hsc__fail(err, HSC_EFORMAT, 0, "%s: a token's text is not UTF-8", c->in);
     return make_config(c, t, *config, err);

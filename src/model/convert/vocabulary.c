@@ -15,6 +15,20 @@
 /* tokenizer.ggml.token_type */
 enum { TYPE_NORMAL = 1, TYPE_UNKNOWN, TYPE_CONTROL, TYPE_USER_DEFINED, TYPE_UNUSED, TYPE_BYTE };
 
+/* tokenizer_config.json, special_tokens_map.json and the like: an object, or NULL when absent or damaged (the tokenizer
+ * was loaded from them, so what matters in them was checked). */
+static json_t *load_beside(const hsc__convert *c, const char *name)
+{
+    json_t *json = NULL;
+    char *text = NULL, *path = hsc__path_join(c->in, name);
+    size_t n;
+    if (path && hsc__is_file(path) && hsc__read_file(&text, &n, path, HSC__TOKENIZER_FILE_LIMIT, NULL) == HSC_OK)
+        json = json_loadb(text, n, JSON_DECODE_INT_AS_REAL, NULL); /* model_max_length may be 10 to the 30th */
+    hsc__free(text);
+    hsc__free(path);
+    return json;
+}
+
 static bool same_steps(const hsc__splitter *a, const hsc__splitter *b)
 {
     if (a->n_steps != b->n_steps) return false;
@@ -26,8 +40,8 @@ static bool same_steps(const hsc__splitter *a, const hsc__splitter *b)
     return true;
 }
 
-/* The name in tokenizer.ggml.pre, or NULL. */
-static const char *pre_name(const hsc_tokenizer *t)
+/* The name of a pre-tokenizer with the same steps, or NULL. */
+static const char *same_pre(const hsc_tokenizer *t)
 {
     static const char *const names[] = {"gpt-2", "smollm", "llama-bpe", "smaug-bpe", "qwen2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -40,6 +54,29 @@ static const char *pre_name(const hsc_tokenizer *t)
         if (same) return names[i];
     }
     return NULL;
+}
+
+/* Whether tokenizer.json cuts text as BLOOM's does, and in no other way. */
+static bool cuts_as_bloom(const hsc__convert *c, const hsc_tokenizer *t)
+{
+    json_t *json = t->stage[0].splitter.n_steps == 1 && t->n_stages == 1 ? load_beside(c, "tokenizer.json") : NULL;
+    const json_t *steps = json_object_get(json_object_get(json, "pre_tokenizer"), "pretokenizers"),
+                 *split = json_array_get(steps, 0);
+    const char *pattern = json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
+    const char *behavior = json_string_value(json_object_get(split, "behavior"));
+    bool same = json_array_size(steps) == 2 && pattern && behavior && strcmp(pattern, HSC__BLOOM_PATTERN) == 0 &&
+                strcmp(behavior, "Isolated") == 0 && !json_is_true(json_object_get(split, "invert"));
+    json_decref(json);
+    return same;
+}
+
+/* The name in tokenizer.ggml.pre, or NULL. RoBERTa's says, too, what stands between two texts. */
+static const char *pre_name(const hsc__convert *c, const hsc_tokenizer *t)
+{
+    const char *name = same_pre(t);
+    if (!name && cuts_as_bloom(c, t)) return "bloom";
+    bool roberta = strcmp(c->family->gguf, "bert") == 0 && name && strcmp(name, "gpt-2") == 0;
+    return roberta ? "roberta-bpe" : name;
 }
 
 static int32_t type_of(const hsc_tokenizer *t, hsc_token id)
@@ -155,20 +192,6 @@ static hsc_status put_scores(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_
 }
 
 /* ---------------------------------------------------------------------------------------------- special tokens ---- */
-
-/* tokenizer_config.json, special_tokens_map.json and the like: an object, or NULL when absent or damaged (the tokenizer
- * was loaded from them, so what matters in them was checked). */
-static json_t *load_beside(const hsc__convert *c, const char *name)
-{
-    json_t *json = NULL;
-    char *text = NULL, *path = hsc__path_join(c->in, name);
-    size_t n;
-    if (path && hsc__is_file(path) && hsc__read_file(&text, &n, path, HSC__TOKENIZER_FILE_LIMIT, NULL) == HSC_OK)
-        json = json_loadb(text, n, JSON_DECODE_INT_AS_REAL, NULL); /* model_max_length may be 10 to the 30th */
-    hsc__free(text);
-    hsc__free(path);
-    return json;
-}
 
 /* A token named in `settings` by its text, or else by its id in config.json (the first of a list). -1: none. */
 static hsc_token special_id(const hsc__convert *c, const hsc_tokenizer *t, const json_t *settings, const char *name)
@@ -296,7 +319,7 @@ hsc_status hsc__convert_put_tokenizer(hsc__convert *c, hsc__gguf_writer *w, hsc_
 {
     hsc_error why = {0};
     const hsc_tokenizer *t = hsc_model_tokenizer(c->model, &why);
-    const char *pre = t && t->bpe.byte_level && !t->bpe.affixed ? pre_name(t) : NULL;
+    const char *pre = t && t->bpe.byte_level && !t->bpe.affixed ? pre_name(c, t) : NULL;
     HSC_FAIL_IF(!t && why.code == HSC_ENOMEM, HSC_ENOMEM, "%s", why.message);
     if (pre) return put_byte_level(c, t, w, pre, err);
     if (t && t->kind == HSC__WORDPIECE) return put_wordpiece(c, t, w, err);
