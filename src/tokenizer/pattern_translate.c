@@ -20,6 +20,7 @@ typedef struct translation {
     const char *pattern;
     size_t n, i;
     bool in_class;
+    int depth; /* classes inside the class, which are opened up: what they hold belongs to it */
 } translation;
 
 static hsc_status refuse(const translation *t, size_t from, size_t to, hsc_error *err)
@@ -189,14 +190,30 @@ static bool known_interval(const translation *t)
     return digits && at(t, i) == '}' && at(t, i + 1) != '+';
 }
 
+/* A character of a class. PCRE2 has no classes inside: a plain one is united with the one around it. One that is
+ * negated or named, and a hyphen beside one, are refused. */
+static hsc_status translate_member(translation *t, char c, hsc_error *err)
+{
+    char next = at(t, t->i + 1);
+    bool hyphen = t->pattern[t->i - 1] == '-' || next == '-';
+    bool opens = c == '[' && next != '^' && next != ':' && next != ']' && !hyphen;
+    bool closes = c == ']' && t->depth && !hyphen;
+    if ((c == '[' && !opens) || (c == ']' && t->depth && !closes) || (c == '&' && next == '&'))
+        return refuse(t, t->i, t->i + 2, err);
+    t->depth += opens - closes;
+    t->i++;
+    if (opens || closes) return HSC_OK;
+    if (c == ']') t->in_class = false;
+    hsc__string_add(t->out, &c, 1);
+    return HSC_OK;
+}
+
 static hsc_status translate_one(translation *t, hsc_error *err)
 {
     char c = at(t, t->i);
     if (c == '\\') return translate_escape(t, err);
-    if (t->in_class) {
-        if (c == '[' || (c == '&' && at(t, t->i + 1) == '&')) return refuse(t, t->i, t->i + 2, err);
-        if (c == ']') t->in_class = false;
-    } else if (c == '[') {
+    if (t->in_class) return translate_member(t, c, err);
+    if (c == '[') {
         t->in_class = true;
         size_t opening = at(t, t->i + 1) == '^' ? 2 : 1;
         if (at(t, t->i + opening) == ']') return refuse(t, t->i, t->i + opening + 1, err);

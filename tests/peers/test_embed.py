@@ -173,8 +173,8 @@ def test_t5_encoder():
             sites = common.run_sites(alone, scratch, ["pattern", "resid_pre", "ln_final"], ids=ids)
             both = common.run_sites(whole, scratch, ["enc_pattern", "enc_resid_pre", "enc_ln_final"],
                                     source=parity.source_of(ids, [0, 5]))
-            for name, value in sites.items():
-                assert value.tobytes() == both[f"enc_{name}"].tobytes(), name
+            for name in [name for name in sites if name != "ids"]:
+                assert sites[name].tobytes() == both[f"enc_{name}"].tobytes(), name
             with torch.no_grad():
                 ran = encoder(torch.tensor([ids]), output_attentions=True)
             assert np.abs(sites["ln_final"] - ran.last_hidden_state[0].numpy()).max() < 1e-4

@@ -1,5 +1,6 @@
 /* The lab on an encoder-decoder: variants of either stack and of cross-attention are what passes with the same changes
  * give, to the last bit, in any order and however many run together. */
+#include "headscope/analysis.h"
 #include "headscope/intervene.h"
 #include "tiny_t5.h"
 
@@ -99,8 +100,41 @@ static void test_lab(void **state)
     tiny_remove(&m);
 }
 
+/* The lens of a target: its last stage is what the model says, whichever rows are read; it wants a source, and a model
+ * that reads one. */
+static void test_lens(void **state)
+{
+    (void)state;
+    static float want[N_TARGET * VOCABULARY];
+    hsc_token words[VOCABULARY];
+    tiny_model m;
+    hsc_model *model;
+    hsc_error err = {0};
+    hsc_lens lens;
+    for (int i = 0; i < VOCABULARY; i++) words[i] = i;
+    make_t5(&m);
+    tiny_save(&m);
+    OK(hsc_model_open(&model, m.dir, NULL, &err));
+    run_edited(model, NULL, want);
+    hsc_lens_options o = {.words = words, .n_words = VOCABULARY, .source = source, .n_source = N_SOURCE};
+    for (o.first_pos = 0; o.first_pos < N_TARGET; o.first_pos += 3) {
+        OK(hsc_lens_run(model, target, N_TARGET, &o, &lens, &err));
+        assert_int_equal(lens.n_stages, 3);
+        size_t n = (size_t)lens.n_pos * VOCABULARY;
+        assert_memory_equal(lens.word_logits + 2 * n, want + o.first_pos * VOCABULARY, n * sizeof *want);
+        assert_memory_not_equal(lens.word_logits + n, lens.word_logits + 2 * n, n * sizeof *want);
+        hsc_lens_free(&lens);
+    }
+    o.first_pos = 0;
+    o.n_source = 0;
+    assert_int_equal(hsc_lens_run(model, target, N_TARGET, &o, &lens, &err), HSC_EINVAL);
+    assert_non_null(strstr(err.message, "encoder-decoder"));
+    hsc_model_close(model);
+    tiny_remove(&m);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lab)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lab), cmocka_unit_test(test_lens)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

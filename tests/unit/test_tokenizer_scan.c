@@ -144,16 +144,14 @@ static void test_patterns_that_are_refused(void **state)
     (void)state;
     static const struct {
         const char *pattern, *part;
-    } cases[] = {{"\\h+", "\\h"},        {"a\\1", "\\1"},
-                 {"[a&&b]", "&&"},       {"[[:alpha:]]", "[:"},
-                 {"[a[b]]", "[b"},       {"(?<name>a)", "(?<n"},
-                 {"(?m:.)", "(?m"},      {"\\p{Latin}", "\\p{Latin}"},
-                 {"\\p{L", "\\p{"},      {"a{,3}", "{,3}"},
-                 {"\\p{N}{1,3}+", "{1"}, {"\\bword", "\\b"},
-                 {"[\\W]", "\\W"},       {"\\x{110000000}", "\\x"},
-                 {"\\xff", "\\xff"},     {"\\", "\\"},
-                 {"(*ACCEPT)", "(*"},    {"", "empty"},
-                 {"\\u12", "\\u12"},     {"[]a]", "[]"}};
+    } cases[] = {{"\\h+", "\\h"},       {"a\\1", "\\1"},    {"[a&&b]", "&&"},
+                 {"[[:alpha:]]", "[:"}, {"[a[^b]]", "[^"},  {"(?<name>a)", "(?<n"},
+                 {"[a-[b]]", "[b"},     {"[a[-b]]", "[-"},  {"[a[b]-z]", "]-"},
+                 {"[a[b-]c]", "]c"},    {"(?m:.)", "(?m"},  {"\\p{Latin}", "\\p{Latin}"},
+                 {"\\p{L", "\\p{"},     {"a{,3}", "{,3}"},  {"\\p{N}{1,3}+", "{1"},
+                 {"\\bword", "\\b"},    {"[\\W]", "\\W"},   {"\\x{110000000}", "\\x"},
+                 {"\\xff", "\\xff"},    {"\\", "\\"},       {"(*ACCEPT)", "(*"},
+                 {"", "empty"},         {"\\u12", "\\u12"}, {"[]a]", "[]"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         hsc__pattern *pattern;
         hsc_error err = {0};
@@ -162,13 +160,32 @@ static void test_patterns_that_are_refused(void **state)
         if (!strstr(err.message, cases[i].part)) fail_msg("%s: %s", cases[i].pattern, err.message);
         assert_null(pattern);
     }
-    static const char *const wrong[] = {"(", ")", "[a", "*", "a{3,1}", "[b-a]", "\\x{110000}"};
+    static const char *const wrong[] = {"(", ")", "[a", "[a[b]", "*", "a{3,1}", "[b-a]", "\\x{110000}"};
     for (size_t i = 0; i < COUNT(wrong); i++) {
         hsc__pattern *pattern;
         hsc_error err = {0};
         assert_int_equal(hsc__pattern_compile(&pattern, wrong[i], strlen(wrong[i]), &err), HSC_EFORMAT);
         assert_non_null(strstr(err.message, wrong[i]));
     }
+}
+
+/* BLOOM's pattern has a class inside a class: both are what it leaves out. */
+static void test_a_class_inside_a_class(void **state)
+{
+    (void)state;
+    static const char pattern[] = " ?[^(\\s|[.,!?\xe2\x80\xa6[x]])]+", text[] = "ab(cd|e, f.gxh[i]\xe2\x80\xa6 j";
+    static const size_t ends[][2] = {{0, 2}, {3, 5}, {6, 7}, {8, 10}, {11, 12}, {13, 17}, {20, 22}};
+    hsc__pattern *p;
+    hsc__match match = {0};
+    size_t at = 0, start, end;
+    assert_int_equal(hsc__pattern_compile(&p, pattern, strlen(pattern), NULL), HSC_OK);
+    for (size_t i = 0; i < COUNT(ends); i++, at = end) {
+        assert_int_equal(hsc__pattern_find(p, &match, text, strlen(text), at, &start, &end, NULL), HSC_OK);
+        assert_int_equal(start, ends[i][0]);
+        assert_int_equal(end, ends[i][1]);
+    }
+    hsc__pattern_free(p);
+    hsc__match_free(&match);
 }
 
 /* A pattern that would try for ever is stopped and says so. */
@@ -249,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_trailing_blanks_equal_pcre2),
         cmocka_unit_test(test_classes_of_every_code_point),
         cmocka_unit_test(test_patterns_that_are_refused),
+        cmocka_unit_test(test_a_class_inside_a_class),
         cmocka_unit_test(test_a_hostile_pattern_is_stopped),
         cmocka_unit_test(test_behaviors),
         cmocka_unit_test(test_too_many_steps),
