@@ -216,10 +216,8 @@ def test_fills():
 
 def first_word(tokenizer, prompt, word, start):
     """The token that a target so far goes on with."""
-    before = [start, *tokenizer(text_target=prompt)["input_ids"][:-1]] if prompt else [start]
+    before = [start, *tokenizer(text_target=prompt)["input_ids"][:-1]]
     after = [start, *tokenizer(text_target=f"{prompt} {word}".strip())["input_ids"][:-1]]
-    if not prompt and len(after) > 2 and tokenizer.bos_token_id is not None and after[1] == tokenizer.bos_token_id:
-        before.append(after[1])
     assert after[: len(before)] == before, (prompt, word)
     return before, after[len(before)]
 
@@ -231,7 +229,7 @@ def test_pairs():
             path, model, tokenizer = parity.with_words(folder, base, words, seed)
             start = model.config.decoder_start_token_id
             asked = [(">>fra<< It was too wide for them.", "Das Tier", "ging", "nicht"),
-                     (">>fra<< It was too late for them.", "Das Tier", "nicht", "ging"), ("Who sold it?", "", "Qui", "Das")]
+                     (">>fra<< It was too late for them.", "Das Tier", "nicht", "ging"), ("Who sold it?", "", "ging", "nicht")]
             lines = [{"id": f"p-{i}", "source": source, "prompt": prompt, "right": right, "wrong": wrong}
                      for i, (source, prompt, right, wrong) in enumerate(asked)]
             lines[0]["twin"], lines[1]["twin"] = "p-1", "p-0"
