@@ -166,7 +166,7 @@ hsc_status hsc__ablate_find_donors(hsc__ablate *j, hsc_error *err)
                                      err));
     }
     HSC_FAIL_IF(j->items.n_unused == j->items.n, HSC_EINVAL, "no text has a donor of as many tokens: %s",
-                o->n_donors ? "no two clusters have texts of one length" : "the twins differ in length");
+                o->n_donors ? "no two clusters have texts of one length" : "twins are missing or differ in length");
     return HSC_OK;
 }
 

@@ -359,10 +359,15 @@ static int add_direction(void *user, const hsc_block *b)
     return 0;
 }
 
+static const hsc__item *prompt_of(const hsc__steer *s)
+{
+    return s->prompt.n ? &s->prompt.list[0] : &s->items.list[0];
+}
+
 static hsc_status write_on(hsc__steer *s, hsc_session *session, int dose, hsc_error *err)
 {
     enum { MAX_ENDS = 16 };
-    const hsc__item *item = &s->items.list[0];
+    const hsc__item *item = prompt_of(s);
     int layer = s->layers[0];
     size_t row = (size_t)hsc_site_row(s->opened.model, s->site);
     addition a = {s->directions + (size_t)layer * row, s->doses[dose]};
@@ -396,10 +401,11 @@ static hsc_status write_on(hsc__steer *s, hsc_session *session, int dose, hsc_er
 static hsc_status write_all(hsc__steer *s, hsc_error *err)
 {
     hsc_session *session = NULL;
-    int64_t n_ctx = s->opened.config->n_ctx, most = (int64_t)s->items.list[0].n_tokens + s->options->write;
+    const hsc__item *item = prompt_of(s);
+    int64_t n_ctx = s->opened.config->n_ctx, most = (int64_t)item->n_tokens + s->options->write;
     hsc_session_options o = {.n_threads = s->options->r.threads,
                              .max_tokens = (int)(most < n_ctx ? most : n_ctx),
-                             .max_source = s->items.list[0].n_source,
+                             .max_source = item->n_source,
                              .compute = (hsc_compute)s->options->r.compute};
     hsc_status status = hsc_session_new(&session, s->opened.model, &o, err);
     for (int dose = 0; dose < s->n_doses && status == HSC_OK; dose++) {
@@ -420,15 +426,15 @@ static hsc_status read_items(hsc__steer *s, const hsc__args *args, hsc_error *er
     unsigned flags = hsc__encode_flags(v->r.no_special, v->r.parse_special);
     if (v->pairs) return hsc__items_add_pairs(&s->items, &s->opened, v->pairs, flags, v->limit, err);
     s->items.with_end = s->measured && s->metric.kind == HSC__METRIC_LOSS;
-    if (hsc_model_encoder(s->opened.model))
-        HSC_TRY(hsc__items_add_source(&s->items, &s->opened,
-                                      &(hsc__source_options){.text = args->n ? args->list[0] : NULL,
-                                                             .ids = &v->r.ids,
-                                                             .target = &v->r.target,
-                                                             .compute = v->r.compute,
-                                                             .n_threads = v->r.threads,
-                                                             .flags = flags},
-                                      err));
+    hsc__source_options source = {.text = args->n ? args->list[0] : NULL,
+                                  .ids = &v->r.ids,
+                                  .target = &v->r.target,
+                                  .compute = v->r.compute,
+                                  .n_threads = v->r.threads,
+                                  .flags = flags};
+    bool encoder = hsc_model_encoder(s->opened.model) != NULL;
+    if (encoder && v->write && s->items.with_end) HSC_TRY(hsc__items_add_source(&s->prompt, &s->opened, &source, err));
+    if (encoder) HSC_TRY(hsc__items_add_source(&s->items, &s->opened, &source, err));
     else if (v->r.ids.ids) HSC_TRY(hsc__items_add_ids(&s->items, &v->r.ids, err));
     else HSC_TRY(hsc__items_add_text(&s->items, &s->opened, args->list[0], strlen(args->list[0]), flags, err));
     if (!v->metric) return HSC_OK;
@@ -468,6 +474,7 @@ static void free_job(hsc__steer *s)
 {
     for (int i = 0; s->points && i < s->n_layers * s->n_doses; i++) hsc__free(s->points[i].text);
     hsc__items_free(&s->items);
+    hsc__items_free(&s->prompt);
     hsc__items_free(&s->toward);
     hsc__items_free(&s->away);
     hsc__free(s->directions);

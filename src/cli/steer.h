@@ -30,6 +30,7 @@ typedef struct hsc__steer {
     hsc__metric metric;
     bool measured; /* there is a metric */
     hsc__items items, toward, away;
+    hsc__items prompt; /* what an encoder-decoder writes on from where items hold whole targets, their end included */
     hsc_site site;
     const hsc_config *stack; /* whose layers are steered */
     float *directions;       /* [n_layers][row] */

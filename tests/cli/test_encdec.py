@@ -321,6 +321,8 @@ class EncoderDecoder(ProgramTest):
             plain = self.json("generate", "-m", self.model, "--ids", SOURCE, "-n", "6", "--compute", "f32")
             self.assertEqual(wrote[1]["text"], plain["samples"][0]["text"])
             self.assertNotEqual(wrote[2]["text"], wrote[1]["text"])
+            both = self.json(*self.steer("--side", side, "--layer", "L0", "--write", "6", "--metric", "loss"))["points"]
+            self.assertEqual([point["text"] for point in both], [point["text"] for point in wrote])
         self.bad(1, *self.steer("--metric", "logit: #5"), says=["target 1 has one token, and position 0 is left alone"])
         self.bad(1, *self.steer("--side", "encoder", "--layer", "L1", "--metric", "logit: #5"), says=["L1"])
         self.bad(2, *self.steer("--metric", "loss", "--target", "w3", "--target-ids", "0"), says=["one of the two"])

@@ -175,6 +175,9 @@ def test_t5_encoder():
                                     source=parity.source_of(ids, [0, 5]))
             for name in [name for name in sites if name != "ids"]:
                 assert sites[name].tobytes() == both[f"enc_{name}"].tobytes(), name
+            file = parity.write_gguf(scratch / "alone.gguf", said, alone, "t5encoder")
+            again = common.run_sites(file, scratch, ["pattern", "resid_pre", "ln_final"], ids=ids)
+            assert all(again[name].tobytes() == sites[name].tobytes() for name in sites), "GGUF"
             with torch.no_grad():
                 ran = encoder(torch.tensor([ids]), output_attentions=True)
             assert np.abs(sites["ln_final"] - ran.last_hidden_state[0].numpy()).max() < 1e-4

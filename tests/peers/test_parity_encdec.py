@@ -86,10 +86,10 @@ def test_random_checkpoints():
     report.finish()
 
 
-def write_gguf(path, config, folder):
+def write_gguf(path, config, folder, kind="t5"):
     """The folder's tensors under the gguf package's names, float32, with the keys that llama.cpp's converter writes."""
     tensors, names = load_file(folder / "model.safetensors"), gguf.get_tensor_name_map(gguf.MODEL_ARCH.T5, 8)
-    writer = gguf.GGUFWriter(path, "t5")
+    writer = gguf.GGUFWriter(path, kind)
     writer.add_context_length(512)
     writer.add_embedding_length(config["d_model"])
     writer.add_feed_forward_length(config["d_ff"])
