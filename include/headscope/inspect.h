@@ -90,7 +90,8 @@ typedef struct hsc_bootstrap_options {
 
 /* The percentile bootstrap of each column's mean over clusters (Efron 1979): out[n_columns]. One index matrix, of the
  * seed, for all columns; percentiles interpolate linearly between order statistics as numpy.percentile does. Memory:
- * 8 bytes a draw and column. HSC_EINVAL: an empty table or a value that is not finite. HSC_ENOMEM. */
+ * 8 bytes a draw and column, and 4 MiB of indices or one draw's. HSC_EINVAL: an empty table or a value that is not
+ * finite. HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_bootstrap(const hsc_table *table, const hsc_bootstrap_options *options,
                                                 hsc_interval *out, hsc_error *err);
 
@@ -218,6 +219,7 @@ typedef struct hsc_scan_options {
                                                          non-zero stops with HSC_ECANCELED; may be NULL */
     void *user;
     const hsc_team *team; /* NULL: alone */
+    size_t memory;        /* bytes for what grows with pairs times heads, roughly; 0: 32 MiB */
 } hsc_scan_options;
 
 /* The weights of all heads over the pairs of a file. */
@@ -236,10 +238,14 @@ typedef struct hsc_scan_counts {
  * Runs every pair once, several in a batch; in a causal model twins share what they have in common and nothing behind
  * the query is computed. Of each head only the query's weight on the candidates and on position 0 is kept. The results
  * are the same bits for any number of threads, any batch, and any division between store and run.
+ * Weights (24 bytes a pair and head) and figures (16 bytes a cluster and head) lie in memory while they are few; beyond
+ * options->memory in temporary files without a name, in the folder of TMPDIR or else /var/tmp or /tmp, and statistics
+ * read them in pieces. A pair's text, tokens and places stay in memory, and a few numbers a cluster.
  * A line is left out when it has more tokens than the context, when a span has no token, when a causal model cannot see
  * a candidate from the query, when a candidate is at position 0 of a causal model, or when another line has the same
  * tokens. The model and the pairs must outlive the scan.
- * HSC_EINVAL: no pair can be used; the message says why. HSC_ENOTFOUND: texts, but no tokenizer. As hsc_forward.
+ * HSC_EINVAL: no pair can be used; the message says why. HSC_ENOTFOUND: texts, but no tokenizer. HSC_EIO: a
+ * temporary file cannot be made or written. As hsc_forward.
  */
 HSC_API HSC_MUST_CHECK hsc_status hsc_scan_run(hsc_scan **out, const hsc_model *model, const hsc_pairs *pairs,
                                                const hsc_scan_options *options, hsc_error *err);
@@ -247,8 +253,10 @@ HSC_API void hsc_scan_free(hsc_scan *scan);
 HSC_API hsc_scan_counts hsc_scan_count(const hsc_scan *scan);
 /* Lines left out, by the reader or by the scan, by line; NULL past the last. */
 HSC_API const hsc_skipped *hsc_scan_skipped(const hsc_scan *scan, int index);
-/* A used pair, by id; NULL past the last. *seen (may be NULL): its weights, [2][n_layers * n_heads]. */
-HSC_API const hsc_pair *hsc_scan_pair(const hsc_scan *scan, int index, const hsc_seen **seen);
+/* A used pair, by id; NULL past the last. */
+HSC_API const hsc_pair *hsc_scan_pair(const hsc_scan *scan, int index);
+/* Its weights: seen[2][n_layers * n_heads]. HSC_EINVAL: no such pair. HSC_EIO: the temporary file cannot be read. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_scan_seen(const hsc_scan *scan, int index, hsc_seen *seen, hsc_error *err);
 
 /* ---------------------------------------------------------------------------------------- figures of the heads ---- */
 

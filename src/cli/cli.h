@@ -267,4 +267,7 @@ int hsc__cli_write(const char *bytes, size_t n);
 int hsc__cli_write_string(hsc__string *text);
 int hsc__cli_no_memory(void);
 
+/* The ending of a counted word: "%d token%s", n, HSC__PLURAL(n). */
+#define HSC__PLURAL(n) ((n) == 1 ? "" : "s")
+
 #endif

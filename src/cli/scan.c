@@ -280,11 +280,12 @@ static int show(const hsc__scan *scan)
         return hsc__cli_write_string(&out);
     }
     hsc__scan_text(scan, &out);
-    if (hsc__scan_map(scan, &out, &err) != HSC_OK) {
+    hsc_status status = hsc__scan_map(scan, &out, &err);
+    if (status == HSC_OK && o->head.given) status = hsc__scan_failures(scan, &out, &err);
+    if (status != HSC_OK) {
         hsc__string_free(&out);
         return hsc__cli_fail(&err);
     }
-    if (o->head.given) hsc__scan_failures(scan, &out);
     return hsc__cli_write_string(&out);
 }
 

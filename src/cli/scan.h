@@ -91,7 +91,7 @@ void hsc__scan_text(const hsc__scan *scan, hsc__string *out);
 void hsc__scan_csv(const hsc__scan *scan, hsc__string *out);
 json_t *hsc__scan_json(const hsc__scan *scan);
 /* The sentences where the head of --head is wrong, worst first. */
-void hsc__scan_failures(const hsc__scan *scan, hsc__string *out);
+hsc_status hsc__scan_failures(const hsc__scan *scan, hsc__string *out, hsc_error *err);
 /* The layers x heads map: --plot, and the terminal's. */
 hsc_status hsc__scan_plot(const hsc__scan *scan, hsc_error *err);
 hsc_status hsc__scan_map(const hsc__scan *scan, hsc__string *out, hsc_error *err);

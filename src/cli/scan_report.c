@@ -25,11 +25,11 @@ static void add_left_out(const hsc__scan *scan, hsc__string *out)
     if (c->n_same)
         hsc__string_printf(
             out,
-            "%d pairs read the same up to the query, so a causal model's heads differ by exactly 0 there; "
-            "they are in no figure\n",
-            c->n_same);
+            "%d pair%s read%s the same up to the query, so a causal model's heads differ by exactly 0 there; "
+            "%s in no figure\n",
+            c->n_same, HSC__PLURAL(c->n_same), c->n_same == 1 ? "s" : "", c->n_same == 1 ? "it is" : "they are");
     if (!c->n_skipped) return;
-    hsc__string_printf(out, "%d lines left out:", c->n_skipped);
+    hsc__string_printf(out, "%d line%s left out:", c->n_skipped, HSC__PLURAL(c->n_skipped));
     for (int i = 0; i < SHOWN_SKIPPED && (s = hsc_scan_skipped(scan->main.scan, i)); i++)
         hsc__string_printf(out, "%s line %d (%s)", i ? ";" : "", s->line, s->why);
     hsc__string_text(out, c->n_skipped > SHOWN_SKIPPED ? "; --json lists all\n" : "\n");
@@ -41,9 +41,9 @@ static void add_power(const hsc__scan *scan, hsc__string *out)
     double least = tests ? hsc_min_dz(n, tests, alpha, POWER_PERCENT / 100.0) : NAN;
     if (tests && n < hsc_min_clusters(tests, alpha))
         hsc__string_printf(out,
-                           "with %d clusters no single head can pass: %d tests want %d clusters at least (2^(1-n) <= "
+                           "with %d cluster%s no single head can pass: %d tests want %d clusters at least (2^(1-n) <= "
                            "0.05 / tests)\n",
-                           n, tests, hsc_min_clusters(tests, alpha));
+                           n, HSC__PLURAL(n), tests, hsc_min_clusters(tests, alpha));
     else if (!isnan(least))
         hsc__string_printf(out, "could have been found: |d_z| of %.2f or more (power 0.8 at 0.05 / %d)\n", least,
                            tests);
@@ -68,20 +68,23 @@ static void add_header(const hsc__scan *scan, hsc__string *out)
     bool exact = c->n_clusters <= HSC_EXACT_CLUSTERS;
     hsc__string_printf(out, "%s: %d layers; %d heads per layer (", scan->opened.name, c->n_layers, c->n_heads);
     hsc__pass_describe(out, &scan->options->pass, scan->opened.model);
-    hsc__string_printf(out, ")\n%s: %d pairs, %d used, in %d clusters; from the query '%s'", scan->main.path,
-                       c->n_pairs, c->n_used, c->n_clusters, scan->query_name);
-    if (c->n_loaded) hsc__string_printf(out, "; %d pairs came from %s", c->n_loaded, scan->options->db);
+    hsc__string_printf(out, ")\n%s: %d pair%s, %d used, in %d cluster%s; from the query '%s'", scan->main.path,
+                       c->n_pairs, HSC__PLURAL(c->n_pairs), c->n_used, c->n_clusters, HSC__PLURAL(c->n_clusters),
+                       scan->query_name);
+    if (c->n_loaded)
+        hsc__string_printf(out, "; %d pair%s came from %s", c->n_loaded, HSC__PLURAL(c->n_loaded), scan->options->db);
     hsc__string_text(out, "\n");
     add_left_out(scan, out);
     if (c->n_equal < c->n_used)
-        hsc__string_printf(out, "%d pairs have candidates of unequally many tokens; keys are %s\n",
-                           c->n_used - c->n_equal,
+        hsc__string_printf(out, "%d pair%s ha%s candidates of unequally many tokens; keys are %s\n",
+                           c->n_used - c->n_equal, HSC__PLURAL((c->n_used - c->n_equal)),
+                           c->n_used - c->n_equal == 1 ? "s" : "ve",
                            scan->options->keys == 0   ? "summed"
                            : scan->options->keys == 1 ? "averaged"
                                                       : "the last token");
-    hsc__string_printf(out, "tested: %d heads; p by %s sign flips of clusters, p_fwer by max |t|, q by %s; seed %d\n",
-                       hsc__scan_tests(scan), exact ? "all" : "100,000 random", scan->options->fdr ? "BY" : "BH",
-                       scan->options->seed);
+    hsc__string_printf(out, "tested: %d head%s; p by %s sign flips of clusters, p_fwer by max |t|, q by %s; seed %d\n",
+                       hsc__scan_tests(scan), HSC__PLURAL(hsc__scan_tests(scan)), exact ? "all" : "100,000 random",
+                       scan->options->fdr ? "BY" : "BH", scan->options->seed);
     add_power(scan, out);
     add_rules(scan, out);
     if (scan->query == HSC_QUERY_SWAP && !scan->options->control)
@@ -187,8 +190,9 @@ static void add_control(const hsc__scan *scan, hsc__string *out)
 {
     int n = scan->options->top ? scan->options->top : TOP;
     if (!scan->options->control) return;
-    hsc__string_printf(out, "\nless the control of %s: %d pairs in %d clusters\n", scan->options->control,
-                       scan->control_pairs, scan->control_clusters);
+    hsc__string_printf(out, "\nless the control of %s: %d pair%s in %d cluster%s\n", scan->options->control,
+                       scan->control_pairs, HSC__PLURAL(scan->control_pairs), scan->control_clusters,
+                       HSC__PLURAL(scan->control_clusters));
     hsc__string_text(out, "head      shift  control     less         95% interval        p   p_fwer\n");
     for (int i = 0; i < n && i < scan->n_heads; i++) {
         const hsc_scan_difference *d = &scan->difference[scan->order[i]];
@@ -220,9 +224,9 @@ static void add_null(const hsc__scan *scan, hsc__string *out)
     if (!scan->n_null) return;
     hsc__string_printf(
         out,
-        "\nthe search with wordings exchanged at random, %d times: best %.4f as observed; median %.4f and "
+        "\nthe search with wordings exchanged at random, %d time%s: best %.4f as observed; median %.4f and "
         "95th percentile %.4f of the best by chance; p",
-        scan->n_null, scan->null.observed, scan->null.median, scan->null.high);
+        scan->n_null, HSC__PLURAL(scan->n_null), scan->null.observed, scan->null.median, scan->null.high);
     add_p(out, 0, scan->null.p);
     hsc__string_text(out, "\n");
 }
@@ -275,6 +279,40 @@ static double lack(const hsc_seen *seen, int wording)
     return wording ? (double)seen->a - (double)seen->b : (double)seen->b - (double)seen->a;
 }
 
+/* A sentence where the head is wrong. */
+typedef struct failure {
+    double lack;
+    int pair, wording;
+    hsc_seen seen;
+} failure;
+
+/* Sorts one into the worst so far; of equals the earlier sentence stands first. Returns how many there are now. */
+static int keep_worst(failure *worst, int n, const failure *one)
+{
+    if (n == SHOWN_FAILURES && one->lack <= worst[n - 1].lack) return n;
+    int at = n < SHOWN_FAILURES ? n++ : n - 1;
+    for (; at > 0 && worst[at - 1].lack < one->lack; at--) worst[at] = worst[at - 1];
+    worst[at] = *one;
+    return n;
+}
+
+/* seen: room for the weights of a pair. *n_wrong: sentences the head is wrong in; *n_kept: those of them in worst. */
+static hsc_status find_failures(const hsc__scan *scan, int head, hsc_seen *seen, failure *worst, int *n_kept,
+                                int *n_wrong, hsc_error *err)
+{
+    for (int i = 0; hsc_scan_pair(scan->main.scan, i); i++) {
+        HSC_TRY(hsc_scan_seen(scan->main.scan, i, seen, err));
+        for (int w = 0; w < 2; w++) {
+            failure one = {.pair = i, .wording = w, .seen = seen[w * scan->n_heads + head]};
+            one.lack = lack(&one.seen, w);
+            if (one.lack <= 0) continue;
+            ++*n_wrong;
+            *n_kept = keep_worst(worst, *n_kept, &one);
+        }
+    }
+    return HSC_OK;
+}
+
 static void add_failure(const hsc_wording *w, const hsc_seen *seen, int wording, hsc__string *out)
 {
     hsc__string_printf(out, "line %d: a %.4f, b %.4f, the answer is %s", w->line, (double)seen->a, (double)seen->b,
@@ -289,34 +327,23 @@ static void add_failure(const hsc_wording *w, const hsc_seen *seen, int wording,
     hsc__string_text(out, "\n");
 }
 
-void hsc__scan_failures(const hsc__scan *scan, hsc__string *out)
+hsc_status hsc__scan_failures(const hsc__scan *scan, hsc__string *out, hsc_error *err)
 {
     const hsc__head *head = &scan->options->head;
-    size_t at = (size_t)head->layer * (size_t)scan->counts.n_heads + (size_t)head->head;
-    const hsc_seen *seen;
-    const hsc_pair *pair;
-    int n_wrong = 0, n_shown = 0;
-    double limit = INFINITY;
-    for (int i = 0; (pair = hsc_scan_pair(scan->main.scan, i, &seen)); i++)
-        for (int w = 0; w < 2; w++) n_wrong += lack(seen + (size_t)w * (size_t)scan->n_heads + at, w) > 0;
+    failure worst[SHOWN_FAILURES];
+    int n_wrong = 0, n_kept = 0, at = head->layer * scan->counts.n_heads + head->head;
+    size_t n = 2 * (size_t)scan->n_heads;
+    hsc_seen *seen = hsc__calloc(n, sizeof *seen);
+    hsc_status status = seen ? find_failures(scan, at, seen, worst, &n_kept, &n_wrong, err)
+                             : hsc__fail_memory(err, n * sizeof *seen, "the weights of a pair");
+    hsc__free(seen);
+    if (status != HSC_OK) return status;
     hsc__string_printf(out, "\nL%dH%d is wrong in %d of %d sentences%s\n", head->layer, head->head, n_wrong,
                        2 * scan->counts.n_used, n_wrong ? ", worst first:" : "");
-    while (n_shown < n_wrong && n_shown < SHOWN_FAILURES) {
-        double next = 0;
-        for (int i = 0; (pair = hsc_scan_pair(scan->main.scan, i, &seen)); i++)
-            for (int w = 0; w < 2; w++) {
-                double x = lack(seen + (size_t)w * (size_t)scan->n_heads + at, w);
-                if (x < limit && x > next) next = x;
-            }
-        if (next <= 0) break;
-        for (int i = 0; (pair = hsc_scan_pair(scan->main.scan, i, &seen)); i++)
-            for (int w = 0; w < 2 && n_shown < SHOWN_FAILURES; w++) {
-                const hsc_seen *x = seen + (size_t)w * (size_t)scan->n_heads + at;
-                if (lack(x, w) != next) continue;
-                add_failure(&pair->wording[w], x, w, out);
-                n_shown++;
-            }
-        limit = next;
+    for (int i = 0; i < n_kept; i++) {
+        const hsc_pair *pair = hsc_scan_pair(scan->main.scan, worst[i].pair);
+        add_failure(&pair->wording[worst[i].wording], &worst[i].seen, worst[i].wording, out);
     }
-    if (n_wrong > n_shown) hsc__string_printf(out, "and %d more\n", n_wrong - n_shown);
+    if (n_wrong > n_kept) hsc__string_printf(out, "and %d more\n", n_wrong - n_kept);
+    return HSC_OK;
 }

@@ -1,9 +1,15 @@
-/* What the files of the scan share: pairs as tokens, the weights of all heads, and the tables of figures by cluster. */
+/*
+ * What the files of the scan share: pairs as tokens, the weights of all heads, and the tables of figures by cluster.
+ * What grows with pairs times heads (weights, shift, accuracy) lies where hsc__spill puts it and is read in bounded
+ * pieces; in memory are the pairs themselves and a few numbers a pair or cluster.
+ */
 #ifndef HSC_INSPECT_SCAN_H
 #define HSC_INSPECT_SCAN_H
 
 #include "base/alloc.h"
+#include "base/spill.h"
 #include "headscope/inspect.h"
+#include "inspect/columns.h"
 
 #include <stdbool.h>
 
@@ -28,33 +34,14 @@ typedef struct hsc__scan_pair {
     bool loaded; /* its weights came from the store */
 } hsc__scan_pair;
 
-struct hsc_scan {
-    const hsc_model *model;
-    const hsc_pairs *source;
-    hsc_scan_options options;
-    const hsc_config *config;
-    int n_heads; /* of all layers */
-
-    hsc__scan_pair *pairs; /* [n_used], by id */
-    int n_used, n_same, n_clusters;
-    hsc_seen *seen; /* [n_used][2][n_heads] */
-    hsc_skipped *skipped;
-    size_t n_skipped, skipped_capacity;
-    hsc__arena arena;
-
-    double *figures; /* [HSC__N_FIGURES][n_clusters][n_heads] */
-    double *rules;   /* [HSC_N_RULES][n_clusters]: accuracy */
-    hsc_scan_rule rule[HSC_N_RULES];
-};
-
-/* The tables of figures: means over a cluster's pairs. */
+/* Figures of a pair, averaged over a cluster's pairs, then over clusters. */
 typedef enum {
     HSC__A1,
     HSC__B1,
     HSC__A2,
     HSC__B2,
     HSC__SHIFT,
-    HSC__SHARE, /* NaN where no pair of the cluster has enough mass */
+    HSC__SHARE, /* NaN where no pair has enough mass */
     HSC__MASS,
     HSC__SINK,
     HSC__ACCURACY,
@@ -64,15 +51,32 @@ typedef enum {
     HSC__N_FIGURES
 } hsc__figure;
 
-static inline double *hsc__figure_table(const hsc_scan *scan, hsc__figure figure)
-{
-    return scan->figures + (size_t)figure * (size_t)scan->n_clusters * (size_t)scan->n_heads;
-}
+struct hsc_scan {
+    const hsc_model *model;
+    const hsc_pairs *source;
+    hsc_scan_options options;
+    const hsc_config *config;
+    int n_heads;   /* of all layers */
+    size_t memory; /* bytes that each of what follows may take at most */
 
-static inline const hsc_seen *hsc__seen_of(const hsc_scan *scan, int pair, int wording)
-{
-    return scan->seen + ((size_t)pair * 2 + (size_t)wording) * (size_t)scan->n_heads;
-}
+    hsc__scan_pair *pairs; /* [n_used], by id */
+    int n_used, n_same, n_clusters;
+    int *by_cluster; /* [n_used] the pairs of the first cluster, by id, of the second, and so on */
+    hsc__spill seen; /* [n_used][2][n_heads] hsc_seen */
+    hsc_skipped *skipped;
+    size_t n_skipped, skipped_capacity;
+    hsc__arena arena;
+
+    hsc__columns shift, accuracy; /* a row a cluster, a column a head */
+    double *means;                /* [HSC__N_FIGURES][n_heads] over clusters */
+    int *n_right, *n_wrong;       /* [n_heads] clusters with more pairs both right, both wrong */
+    double *rules;                /* [HSC_N_RULES][n_clusters]: accuracy */
+    hsc_scan_rule rule[HSC_N_RULES];
+};
+
+/* The weights of a pair, [2][n_heads]. */
+hsc_status hsc__scan_write(hsc_scan *scan, int pair, const hsc_seen *seen, hsc_error *err);
+hsc_status hsc__scan_read(const hsc_scan *scan, int pair, hsc_seen *seen, hsc_error *err);
 
 static inline double hsc__shift_of(const hsc_seen *first, const hsc_seen *second)
 {
@@ -89,12 +93,21 @@ static inline double hsc__right(double answer, double other)
 hsc_status hsc__scan_prepare(hsc_scan *scan, hsc_error *err);
 hsc_status hsc__scan_skip(hsc_scan *scan, int line, const char *why, hsc_error *err);
 
-/* scan_pass.c: fills scan->seen for the pairs that were not loaded. */
+/* scan_pass.c: writes scan->seen for the pairs that were not loaded. */
 hsc_status hsc__scan_passes(hsc_scan *scan, hsc_error *err);
 
 /* scan_figures.c and scan_rules.c: fill the tables. */
 hsc_status hsc__scan_tabulate(hsc_scan *scan, hsc_error *err);
 hsc_status hsc__scan_rules(hsc_scan *scan, hsc_error *err);
+
+/* What is said of every column of a table. */
+typedef struct hsc__tested {
+    hsc_effect effect;
+    hsc_interval ci;
+    double p, p_fwer; /* NaN for columns of zeros */
+} hsc__tested;
+hsc_status hsc__test_columns(const hsc__columns *columns, const hsc_scan_statistics *options, size_t memory,
+                             hsc__tested *out, hsc_error *err);
 
 /* p of every column: exact to HSC_EXACT_CLUSTERS clusters, sampled beyond. NaN for columns of zeros. */
 hsc_status hsc__flip_columns(const hsc_table *table, const hsc_scan_statistics *options, double *p, hsc_error *err);

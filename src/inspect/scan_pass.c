@@ -1,7 +1,8 @@
 /*
  * The passes of a scan. A batch is some pairs, both wordings. A causal model reads what twins have in common once, is
  * forked, and reads the rest of both; any other reads both whole. An observer takes the query's row of each head as it
- * goes by and keeps three sums of it. Every cell has one writer, so threads never show.
+ * goes by and keeps three sums of it. Every cell has one writer, so threads never show. A round's weights are written
+ * away before the next one begins.
  */
 #include "base/parallel.h"
 #include "base/status.h"
@@ -21,7 +22,9 @@ typedef struct batch {
     hsc_scan *scan;
     hsc_session *session;
     int pairs[MOST_PAIRS], n; /* which pairs of the scan */
+    int first;                /* the place of pairs[0] in the round, a batch of each process */
     int most_pairs;
+    hsc_seen *seen;         /* [pairs of a round][2][n_heads] */
     int shared[MOST_PAIRS]; /* tokens that twins read together */
     hsc_token *ids;         /* of one pass */
     int lengths[2 * MOST_PAIRS];
@@ -35,6 +38,12 @@ typedef struct batch {
 static const hsc__said *said_of(const batch *b, int seq)
 {
     return &b->scan->pairs[b->pairs[seq % b->n]].said[seq / b->n];
+}
+
+/* The weights of pair k of the round, [2][n_heads]. */
+static hsc_seen *seen_of(const batch *b, int k)
+{
+    return b->seen + (size_t)k * 2 * (size_t)b->scan->n_heads;
 }
 
 /* ------------------------------------------------------------------------------------------------------ watching ----
@@ -88,11 +97,11 @@ static hsc_seen mean_row(const hsc_seen *rows, int n)
 
 static hsc_status keep_rows(const batch *b, hsc_error *err)
 {
-    hsc_scan *scan = b->scan;
+    const hsc_scan *scan = b->scan;
     for (int seq = 0; seq < 2 * b->n; seq++) {
         const hsc__scan_pair *pair = &scan->pairs[b->pairs[seq % b->n]];
         const hsc__range *query = &pair->said[seq / b->n].query;
-        hsc_seen *out = scan->seen + ((size_t)b->pairs[seq % b->n] * 2 + (size_t)(seq / b->n)) * (size_t)scan->n_heads;
+        hsc_seen *out = seen_of(b, b->first + seq % b->n) + (size_t)(seq / b->n) * (size_t)scan->n_heads;
         for (int head = 0; head < scan->n_heads; head++) {
             const hsc_seen *rows = b->rows + (size_t)head * (size_t)b->n_rows + (size_t)b->row_of[seq];
             out[head] = mean_row(rows, query->last - query->first + 1);
@@ -166,13 +175,14 @@ static hsc_status run_batch(batch *b, hsc_error *err)
 }
 
 /* Pairs of all processes, in their order. */
-static hsc_status store_round(const batch *b, const int *pairs, int n, hsc_error *err)
+static hsc_status keep_round(const batch *b, const int *pairs, int n, hsc_error *err)
 {
     const hsc_scan_store *store = b->scan->options.store;
+    for (int k = 0; k < n; k++) HSC_TRY(hsc__scan_write(b->scan, pairs[k], seen_of(b, k), err));
     if (!store || (b->scan->options.team && b->scan->options.team->rank)) return HSC_OK;
     for (int k = 0; k < n; k++) {
         const hsc__scan_pair *pair = &b->scan->pairs[pairs[k]];
-        HSC_TRY(store->save(store->user, pair->pair, pair->digest, hsc__seen_of(b->scan, pairs[k], 0), err));
+        HSC_TRY(store->save(store->user, pair->pair, pair->digest, seen_of(b, k), err));
     }
     return store->flush ? store->flush(store->user, err) : HSC_OK;
 }
@@ -183,26 +193,15 @@ static int part_start(int n, int n_ranks, int r)
     return r * (n / n_ranks) + (r < n % n_ranks ? r : n % n_ranks);
 }
 
-/* Every process has the weights of the round's pairs [n]; process r ran those from part_start on. */
-static hsc_status share_round(const batch *b, const int *pairs, int n, hsc_error *err)
+/* Every process has the weights of the round's n pairs; process r ran those from part_start on. */
+static hsc_status share_round(const batch *b, int n, hsc_error *err)
 {
-    hsc_scan *scan = b->scan;
-    const hsc_team *team = scan->options.team;
-    size_t row = 2 * (size_t)scan->n_heads;
-    hsc_seen *all = hsc__calloc((size_t)n * row, sizeof *all);
-    size_t *starts = hsc__calloc((size_t)team->n_ranks + 1, sizeof *starts);
-    hsc_status status = HSC_OK;
-    if (!all || !starts) status = hsc__fail_memory(err, (size_t)n * row * sizeof *all, "the weights of a round");
-    if (status == HSC_OK) {
-        for (int r = 0; r <= team->n_ranks; r++)
-            starts[r] = (size_t)part_start(n, team->n_ranks, r) * row * sizeof *all;
-        for (int k = 0; k < n; k++)
-            memcpy(all + (size_t)k * row, scan->seen + (size_t)pairs[k] * row, row * sizeof *all);
-        status = hsc__team_share(team, all, starts, err);
-        for (int k = 0; k < n && status == HSC_OK; k++)
-            memcpy(scan->seen + (size_t)pairs[k] * row, all + (size_t)k * row, row * sizeof *all);
-    }
-    hsc__free(all);
+    const hsc_team *team = b->scan->options.team;
+    size_t n_starts = (size_t)team->n_ranks + 1, *starts = hsc__calloc(n_starts, sizeof *starts);
+    if (!starts) return hsc__fail_memory(err, n_starts * sizeof *starts, "the parts of a round");
+    for (int r = 0; r <= team->n_ranks; r++)
+        starts[r] = (size_t)((char *)seen_of(b, part_start(n, team->n_ranks, r)) - (char *)b->seen);
+    hsc_status status = hsc__team_share(team, b->seen, starts, err);
     hsc__free(starts);
     return status;
 }
@@ -211,12 +210,17 @@ static hsc_status share_round(const batch *b, const int *pairs, int n, hsc_error
 static hsc_status run_round(batch *b, const int *pairs, int n, hsc_error *err)
 {
     const hsc_team *team = b->scan->options.team;
-    int first = team ? part_start(n, team->n_ranks, team->rank) : 0;
-    b->n = (team ? part_start(n, team->n_ranks, team->rank + 1) : n) - first;
-    memcpy(b->pairs, pairs + first, (size_t)b->n * sizeof *pairs);
+    b->first = team ? part_start(n, team->n_ranks, team->rank) : 0;
+    b->n = (team ? part_start(n, team->n_ranks, team->rank + 1) : n) - b->first;
+    memcpy(b->pairs, pairs + b->first, (size_t)b->n * sizeof *pairs);
     if (b->n) HSC_TRY(run_batch(b, err));
-    if (team) HSC_TRY(share_round(b, pairs, n, err));
-    return store_round(b, pairs, n, err);
+    if (team) HSC_TRY(share_round(b, n, err));
+    return keep_round(b, pairs, n, err);
+}
+
+static int most_of_round(const batch *b)
+{
+    return b->most_pairs * (b->scan->options.team ? b->scan->options.team->n_ranks : 1);
 }
 
 static hsc_status tell(const hsc_scan *scan, int n_done, hsc_error *err)
@@ -232,7 +236,7 @@ static hsc_status run_rounds(batch *b, const int *todo, int n_todo, hsc_error *e
 {
     hsc_scan *scan = b->scan;
     int n_loaded = scan->n_used - n_todo;
-    int most = b->most_pairs * (scan->options.team ? scan->options.team->n_ranks : 1);
+    int most = most_of_round(b);
     HSC_TRY(tell(scan, n_loaded, err));
     for (int at = 0; at < n_todo; at += most) {
         int n = n_todo - at < most ? n_todo - at : most;
@@ -270,6 +274,9 @@ static hsc_status make_batch(batch *b, int *n_todo, hsc_error *err)
     size_t n_ids = 2 * (size_t)b->most_pairs * (size_t)longest;
     b->ids = hsc__calloc(n_ids, sizeof *b->ids);
     if (!b->ids) return hsc__fail_memory(err, n_ids * sizeof *b->ids, "a batch's tokens");
+    size_t n_seen = (size_t)most_of_round(b) * 2 * (size_t)scan->n_heads;
+    b->seen = hsc__calloc(n_seen, sizeof *b->seen);
+    if (!b->seen) return hsc__fail_memory(err, n_seen * sizeof *b->seen, "the weights of a round");
     hsc_session_options session = scan->options.session;
     session.max_tokens = longest;
     session.max_seqs = 2 * b->most_pairs;
@@ -285,5 +292,6 @@ hsc_status hsc__scan_passes(hsc_scan *scan, hsc_error *err)
     hsc_session_free(b.session);
     hsc__free(b.ids);
     hsc__free(b.rows);
+    hsc__free(b.seen);
     return status;
 }

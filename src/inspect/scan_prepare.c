@@ -283,6 +283,21 @@ static hsc_status number_clusters(hsc_scan *scan, hsc_error *err)
     return HSC_OK;
 }
 
+/* The pairs of the first cluster, in their order, then those of the second, and so on. */
+static hsc_status sort_by_cluster(hsc_scan *scan, hsc_error *err)
+{
+    size_t n = (size_t)scan->n_used, n_ends = (size_t)scan->n_clusters + 1;
+    int *starts = hsc__calloc(n_ends, sizeof *starts);
+    scan->by_cluster = hsc__calloc(n, sizeof *scan->by_cluster);
+    hsc_status status =
+        starts && scan->by_cluster ? HSC_OK : hsc__fail_memory(err, n * sizeof *starts, "the order of the clusters");
+    for (size_t i = 0; i < n && status == HSC_OK; i++) starts[scan->pairs[i].cluster + 1]++;
+    for (size_t c = 1; c < n_ends && status == HSC_OK; c++) starts[c] += starts[c - 1];
+    for (size_t i = 0; i < n && status == HSC_OK; i++) scan->by_cluster[starts[scan->pairs[i].cluster]++] = (int)i;
+    hsc__free(starts);
+    return status;
+}
+
 static int by_line(const void *a, const void *b)
 {
     const hsc_skipped *x = a, *y = b;
@@ -305,7 +320,8 @@ static hsc_status prepare_all(hsc_scan *scan, hsc_encoding *encoding, hsc_error 
                 scan->n_same);
     HSC_FAIL_IF(!scan->n_used, HSC_EINVAL, "no pair can be used; line %d: %s", scan->skipped[0].line,
                 scan->skipped[0].why);
-    return number_clusters(scan, err);
+    HSC_TRY(number_clusters(scan, err));
+    return sort_by_cluster(scan, err);
 }
 
 hsc_status hsc__scan_prepare(hsc_scan *scan, hsc_error *err)

@@ -92,7 +92,7 @@ hsc_status hsc__scan_rules(hsc_scan *scan, hsc_error *err)
     if (scan->rules && both && counts) {
         double *offsets = scan->rules + (size_t)HSC_RULE_OFFSET * n;
         find_reach(scan, &low, &high);
-        for (int offset = low; offset <= high; offset++) { /* the nearest of equals */
+        for (int offset = low; offset <= high; offset++) { /* the lowest of equals */
             hsc_scan_rule r = judge(scan, HSC_RULE_OFFSET, offset, offsets, both, counts);
             if (r.accuracy <= best_accuracy) continue;
             best_accuracy = r.accuracy;

@@ -81,15 +81,17 @@ hsc_status hsc_sign_flip_exact(const double *x, int n, int stride, double *p, hs
 /* --------------------------------------------------------------------------------------------------- a family ---- */
 
 enum {
-    ROUND = 1024,      /* draws that are worked on together */
-    TASK = 64,         /* draws of one task */
-    GROUP = 4,         /* clusters whose 16 signed sums are looked up at once */
-    BLOCK_GROUPS = 64, /* groups whose tables are in memory together */
-    WORD = 32,         /* signs a drawn number has */
-    N_DRAWS = 100000,  /* when nobody says */
+    ROUND = 1024,          /* draws that are worked on together, at most */
+    ROUND_BYTES = 4 << 20, /* that their signs take, but for one draw */
+    TASKS = 16,            /* of a round */
+    GROUP = 4,             /* clusters whose 16 signed sums are looked up at once */
+    BLOCK_GROUPS = 64,     /* groups whose tables are in memory together */
+    WORD = 32,             /* signs a drawn number has */
+    N_DRAWS = 100000,      /* when nobody says */
 };
 
-typedef struct family {
+/* Some columns of a family, under the family's signs. */
+typedef struct panel {
     const hsc_table *table;
     size_t n_columns, n_words; /* words of signs a draw */
     bool listed;               /* every assignment instead of draws */
@@ -97,40 +99,39 @@ typedef struct family {
     double *threshold;                 /* [n_columns] on |S|; infinite for a column outside the family */
     double *scale;                     /* [n_columns] 1 / sqrt(sum x^2); 0 outside */
     double *signed_of;                 /* [BLOCK_GROUPS][16][n_columns] of the block at hand */
-    double *sums;                      /* [ROUND][n_columns] */
-    uint32_t *signs;                   /* [ROUND][n_words] */
-    double *largest;                   /* [ROUND] max |S| scale of a draw */
+    double *sums;                      /* [most_rows][n_columns] */
+    uint32_t *signs;                   /* [most_rows][n_words] */
+    double *largest;                   /* [n_rows] max |S| scale of the round's draws, of the panels so far */
     uint64_t *hits;                    /* [n_threads][n_columns] */
     int first_group, n_groups, n_rows; /* of the block and round at hand */
-} family;
+    int most_rows;
+} panel;
 
-static void free_family(family *f)
+static void free_panel(panel *f)
 {
     hsc__free(f->threshold);
     hsc__free(f->scale);
     hsc__free(f->signed_of);
     hsc__free(f->sums);
     hsc__free(f->signs);
-    hsc__free(f->largest);
     hsc__free(f->hits);
 }
 
-static hsc_status make_family(family *f, hsc_error *err)
+static hsc_status make_panel(panel *f, hsc_error *err)
 {
     size_t n = f->n_columns;
     f->threshold = hsc__calloc(n, sizeof *f->threshold);
     f->scale = hsc__calloc(n, sizeof *f->scale);
     f->signed_of = hsc__calloc(BLOCK_GROUPS * 16 * n, sizeof *f->signed_of);
-    f->sums = hsc__calloc(ROUND * n, sizeof *f->sums);
-    f->signs = hsc__calloc(ROUND * f->n_words, sizeof *f->signs);
-    f->largest = hsc__calloc(ROUND, sizeof *f->largest);
+    f->sums = hsc__calloc((size_t)f->most_rows * n, sizeof *f->sums);
+    f->signs = hsc__calloc((size_t)f->most_rows * f->n_words, sizeof *f->signs);
     f->hits = hsc__calloc((size_t)f->n_threads * n, sizeof *f->hits);
-    if (f->threshold && f->scale && f->signed_of && f->sums && f->signs && f->largest && f->hits) return HSC_OK;
-    return hsc__fail_memory(err, (ROUND + BLOCK_GROUPS * 16) * n * sizeof *f->sums, "sign flips");
+    if (f->threshold && f->scale && f->signed_of && f->sums && f->signs && f->hits) return HSC_OK;
+    return hsc__fail_memory(err, ((size_t)f->most_rows + BLOCK_GROUPS * 16) * n * sizeof *f->sums, "sign flips");
 }
 
 /* What a draw must reach to count: the observed |S| less what rounding may take from it. */
-static void observe(family *f)
+static void observe(panel *f)
 {
     const hsc_table *t = f->table;
     for (size_t j = 0; j < f->n_columns; j++) {
@@ -151,7 +152,7 @@ static void observe(family *f)
 static void fill_group(void *context, size_t task, int worker)
 {
     (void)worker;
-    family *f = context;
+    panel *f = context;
     const hsc_table *t = f->table;
     int first = (f->first_group + (int)task) * GROUP;
     for (unsigned bits = 0; bits < 1U << GROUP; bits++) {
@@ -168,9 +169,8 @@ static void fill_group(void *context, size_t task, int worker)
 static void add_draws(void *context, size_t task, int worker)
 {
     (void)worker;
-    family *f = context;
-    int from = (int)task * TASK, to = from + TASK < f->n_rows ? from + TASK : f->n_rows;
-    for (int d = from; d < to; d++) {
+    panel *f = context;
+    for (int d = (int)task; d < f->n_rows; d += TASKS) {
         double *sums = f->sums + (size_t)d * f->n_columns;
         const uint32_t *signs = f->signs + (size_t)d * f->n_words;
         if (f->first_group == 0) memset(sums, 0, f->n_columns * sizeof *sums);
@@ -185,12 +185,11 @@ static void add_draws(void *context, size_t task, int worker)
 
 static void judge_draws(void *context, size_t task, int worker)
 {
-    family *f = context;
+    panel *f = context;
     uint64_t *hits = f->hits + (size_t)worker * f->n_columns;
-    int from = (int)task * TASK, to = from + TASK < f->n_rows ? from + TASK : f->n_rows;
-    for (int d = from; d < to; d++) {
+    for (int d = (int)task; d < f->n_rows; d += TASKS) {
         const double *sums = f->sums + (size_t)d * f->n_columns;
-        double largest = 0;
+        double largest = f->largest[d];
         for (size_t j = 0; j < f->n_columns; j++) {
             double size = fabs(sums[j]);
             hits[j] += size >= f->threshold[j];
@@ -200,7 +199,7 @@ static void judge_draws(void *context, size_t task, int worker)
     }
 }
 
-static void draw_signs(family *f, hsc_random *random, int64_t first)
+static void draw_signs(panel *f, hsc_random *random, int64_t first)
 {
     for (int d = 0; d < f->n_rows; d++) {
         uint32_t *signs = f->signs + (size_t)d * f->n_words;
@@ -210,10 +209,10 @@ static void draw_signs(family *f, hsc_random *random, int64_t first)
 }
 
 /* One round: the sums of n_rows draws, block of clusters by block, so that memory does not grow with the clusters. */
-static void run_round(family *f)
+static void run_round(panel *f)
 {
     int n_groups = (f->table->n_clusters + GROUP - 1) / GROUP;
-    size_t n_tasks = (size_t)(f->n_rows + TASK - 1) / TASK;
+    size_t n_tasks = f->n_rows < TASKS ? (size_t)f->n_rows : TASKS;
     for (f->first_group = 0; f->first_group < n_groups; f->first_group += BLOCK_GROUPS) {
         f->n_groups = n_groups - f->first_group < BLOCK_GROUPS ? n_groups - f->first_group : BLOCK_GROUPS;
         hsc__parallel_for(f->n_threads, (size_t)f->n_groups, fill_group, f);
@@ -222,36 +221,33 @@ static void run_round(family *f)
     hsc__parallel_for(f->n_threads, n_tasks, judge_draws, f);
 }
 
-/* fwer_hits[j]: draws whose largest |t| reaches column j's. */
-static void count_family(const family *f, uint64_t *fwer_hits)
-{
-    for (int d = 0; d < f->n_rows; d++)
-        for (size_t j = 0; j < f->n_columns; j++)
-            fwer_hits[j] += f->scale[j] > 0 && f->largest[d] >= f->threshold[j] * f->scale[j];
-}
-
-static void run_family(family *f, uint64_t seed, int64_t n_draws, uint64_t *fwer_hits)
+static void run_panel(panel *f, const hsc__family *family)
 {
     hsc_random random;
-    hsc_random_seed(&random, seed);
-    for (int64_t done = 0; done < n_draws; done += f->n_rows) {
-        f->n_rows = (int)(n_draws - done < ROUND ? n_draws - done : ROUND);
+    hsc_random_seed(&random, family->seed);
+    for (int64_t done = 0; done < family->n_draws; done += f->n_rows) {
+        f->n_rows = (int)(family->n_draws - done < f->most_rows ? family->n_draws - done : f->most_rows);
+        f->largest = family->largest + done;
         draw_signs(f, &random, done);
         run_round(f);
-        count_family(f, fwer_hits);
     }
 }
 
 /* Shares of the draws; with a listing the observed assignment is among them already. */
-static void share_hits(const family *f, int64_t n_draws, const uint64_t *fwer_hits, double *p, double *p_fwer)
+static double share_of(const hsc__family *family, uint64_t hits)
 {
-    double one = f->listed ? 0 : 1;
+    double one = family->listed ? 0 : 1;
+    return (one + (double)hits) / (one + (double)family->n_draws);
+}
+
+static void share_hits(const panel *f, hsc__family *family, double *p)
+{
     for (size_t j = 0; j < f->n_columns; j++) {
         uint64_t hits = 0;
         for (int w = 0; w < f->n_threads; w++) hits += f->hits[(size_t)w * f->n_columns + j];
         bool member = f->scale[j] > 0;
-        if (p) p[j] = member ? (one + (double)hits) / (one + (double)n_draws) : NAN;
-        if (p_fwer) p_fwer[j] = member ? (one + (double)fwer_hits[j]) / (one + (double)n_draws) : NAN;
+        if (p) p[j] = member ? share_of(family, hits) : NAN;
+        family->reached[family->n_columns++] = member ? f->threshold[j] * f->scale[j] : NAN;
     }
 }
 
@@ -265,30 +261,66 @@ hsc_status hsc__check_table(const hsc_table *t, hsc_error *err)
     return HSC_OK;
 }
 
-hsc_status hsc_sign_flip_family(const hsc_table *table, const hsc_flip_options *options, double *p, double *p_fwer,
-                                int *n_used, hsc_error *err)
+hsc_status hsc__family_open(hsc__family *family, int n_clusters, int n_columns, const hsc_flip_options *options,
+                            hsc_error *err)
 {
     static const hsc_flip_options defaults;
     const hsc_flip_options *o = options ? options : &defaults;
-    HSC_TRY(hsc__check_table(table, err));
+    *family = (hsc__family){.seed = o->seed, .n_draws = o->n_draws ? o->n_draws : N_DRAWS};
     HSC_FAIL_IF(o->n_draws < 0, HSC_EINVAL, "sign flips: n_draws is %d, it must not be negative", o->n_draws);
-    int64_t n_draws = o->n_draws ? o->n_draws : N_DRAWS;
-    family f = {.table = table,
-                .n_columns = (size_t)table->n_columns,
-                .n_words = ((size_t)table->n_clusters + WORD - 1) / WORD,
-                .listed = table->n_clusters < WORD - 1 && ((int64_t)1 << table->n_clusters) <= n_draws,
-                .n_threads = o->n_threads > 0 ? o->n_threads : hsc__default_threads()};
-    if (f.listed) n_draws = (int64_t)1 << table->n_clusters;
-    uint64_t *fwer_hits = hsc__calloc(f.n_columns, sizeof *fwer_hits);
-    hsc_status status = make_family(&f, err);
-    if (status == HSC_OK && !fwer_hits) status = hsc__fail_memory(err, f.n_columns * sizeof *fwer_hits, "sign flips");
+    family->n_threads = o->n_threads > 0 ? o->n_threads : hsc__default_threads();
+    family->listed = n_clusters < WORD - 1 && ((int64_t)1 << n_clusters) <= family->n_draws;
+    if (family->listed) family->n_draws = (int64_t)1 << n_clusters;
+    family->largest = hsc__calloc((size_t)family->n_draws, sizeof *family->largest);
+    family->reached = hsc__calloc((size_t)n_columns, sizeof *family->reached);
+    if (family->largest && family->reached) return HSC_OK;
+    return hsc__fail_memory(err, (size_t)family->n_draws * sizeof *family->largest, "sign flips");
+}
+
+void hsc__family_free(hsc__family *family)
+{
+    hsc__free(family->largest);
+    hsc__free(family->reached);
+}
+
+hsc_status hsc__family_add(hsc__family *family, const hsc_table *table, double *p, hsc_error *err)
+{
+    HSC_TRY(hsc__check_table(table, err));
+    panel f = {.table = table,
+               .n_columns = (size_t)table->n_columns,
+               .n_words = ((size_t)table->n_clusters + WORD - 1) / WORD,
+               .listed = family->listed,
+               .n_threads = family->n_threads};
+    size_t fit = ROUND_BYTES / (f.n_words * sizeof *f.signs);
+    f.most_rows = fit < 1 ? 1 : fit < ROUND ? (int)fit : ROUND;
+    hsc_status status = make_panel(&f, err);
     if (status == HSC_OK) {
         observe(&f);
-        run_family(&f, o->seed, n_draws, fwer_hits);
-        share_hits(&f, n_draws, fwer_hits, p, p_fwer);
-        if (n_used) *n_used = (int)n_draws;
+        run_panel(&f, family);
+        share_hits(&f, family, p);
     }
-    free_family(&f);
-    hsc__free(fwer_hits);
+    free_panel(&f);
+    return status;
+}
+
+void hsc__family_share(const hsc__family *family, double *p_fwer)
+{
+    for (int j = 0; j < family->n_columns; j++) {
+        uint64_t hits = 0;
+        for (int64_t d = 0; d < family->n_draws; d++) hits += family->largest[d] >= family->reached[j];
+        p_fwer[j] = isnan(family->reached[j]) ? NAN : share_of(family, hits);
+    }
+}
+
+hsc_status hsc_sign_flip_family(const hsc_table *table, const hsc_flip_options *options, double *p, double *p_fwer,
+                                int *n_used, hsc_error *err)
+{
+    hsc__family family;
+    HSC_TRY(hsc__check_table(table, err));
+    hsc_status status = hsc__family_open(&family, table->n_clusters, table->n_columns, options, err);
+    if (status == HSC_OK) status = hsc__family_add(&family, table, p, err);
+    if (status == HSC_OK && p_fwer) hsc__family_share(&family, p_fwer);
+    if (status == HSC_OK && n_used) *n_used = (int)family.n_draws;
+    hsc__family_free(&family);
     return status;
 }
