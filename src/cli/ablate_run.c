@@ -310,16 +310,12 @@ static hsc_status summarise_table(hsc__ablate *j, double *table, hsc_interval *i
 static hsc_status summarise(hsc__ablate *j, hsc_error *err)
 {
     size_t n = j->n_targets + 1;
-    int *numbers = hsc__calloc(j->items.n, sizeof *numbers);
     double *table = hsc__calloc(j->items.n * n, sizeof *table);
     hsc_interval *intervals = hsc__calloc(n, sizeof *intervals);
-    hsc_status status = hsc__fail_memory(err, j->items.n * n * sizeof *table, "effects");
-    if (numbers && table && intervals) {
-        j->n_clusters = hsc__items_clusters(&j->items, numbers);
-        hsc__cluster_means(j->values, j->items.n, n, numbers, j->n_clusters, table);
-        status = summarise_table(j, table, intervals, err);
-    }
-    hsc__free(numbers);
+    hsc_status status = table && intervals
+                            ? hsc__items_cluster_means(&j->items, j->values, n, table, &j->n_clusters, err)
+                            : hsc__fail_memory(err, j->items.n * n * sizeof *table, "effects");
+    if (status == HSC_OK) status = summarise_table(j, table, intervals, err);
     hsc__free(table);
     hsc__free(intervals);
     return status;

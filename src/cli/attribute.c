@@ -132,19 +132,17 @@ static hsc_status summarise(job *j, hsc_error *err)
 {
     size_t n = (size_t)j->first.n_parts + 1;
     hsc_bootstrap_options o = {.seed = (uint64_t)j->v->seed, .n_threads = j->v->r.threads};
-    int *numbers = hsc__calloc(j->items.n, sizeof *numbers);
     double *clusters = hsc__calloc(j->items.n * n, sizeof *clusters);
     j->means = hsc__calloc(n, sizeof *j->means);
     j->intervals = hsc__calloc(n, sizeof *j->intervals);
-    hsc_status status = hsc__fail_memory(err, j->items.n * n * sizeof *clusters, "the parts");
-    if (numbers && clusters && j->means && j->intervals) {
-        j->n_clusters = hsc__items_clusters(&j->items, numbers);
-        hsc__cluster_means(j->table, j->items.n, n, numbers, j->n_clusters, clusters);
+    hsc_status status = clusters && j->means && j->intervals
+                            ? hsc__items_cluster_means(&j->items, j->table, n, clusters, &j->n_clusters, err)
+                            : hsc__fail_memory(err, j->items.n * n * sizeof *clusters, "the parts");
+    if (status == HSC_OK) {
         for (size_t i = 0; i < (size_t)j->n_clusters * n; i++) j->means[i % n] += clusters[i] / j->n_clusters;
         hsc_table figures = {clusters, j->n_clusters, (int)n};
         status = j->n_clusters > 1 ? hsc_bootstrap(&figures, &o, j->intervals, err) : HSC_OK;
     }
-    hsc__free(numbers);
     hsc__free(clusters);
     return status;
 }
@@ -295,8 +293,8 @@ static void add_header(const job *j, hsc__string *out)
     if (j->v->pairs) {
         hsc__string_text(out, "\n");
         hsc__items_describe(out, &j->items, j->n_clusters);
-        hsc__string_printf(out, "as it is, the model answers rightly %d of %zu times (%.0f %%)\n", j->n_right,
-                           j->items.n, 100.0 * j->n_right / (double)j->items.n);
+        hsc__string_printf(out, "as it is, the model answers rightly %d of %zu time%s (%.0f %%)\n", j->n_right,
+                           j->items.n, HSC__PLURAL(j->items.n), 100.0 * j->n_right / (double)j->items.n);
     } else {
         hsc__string_printf(out, ", at position %d ", j->r.pos);
         hsc__text_repr(out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);

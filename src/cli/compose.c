@@ -4,6 +4,7 @@
 #include "headscope/analysis.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { KIND_ALL = 0 };
@@ -87,16 +88,26 @@ static hsc_status run(job *j, hsc_error *err)
     return HSC_OK;
 }
 
-/* The next pair after `last` by falling score; -1: no more. */
-static int next_pair(const job *j, const float *scores, int last)
+typedef struct scored {
+    float score;
+    int pair; /* [first head][later head] */
+} scored;
+
+static int by_score(const void *a, const void *b)
 {
-    int best = -1, head = chosen(j);
-    for (int i = 0; i < j->n * j->n; i++) {
-        if (isnan(scores[i]) || (head >= 0 && i / j->n != head && i % j->n != head)) continue;
-        if (last >= 0 && !(scores[i] < scores[last] || (scores[i] == scores[last] && i > last))) continue;
-        if (best < 0 || scores[i] > scores[best]) best = i;
-    }
-    return best;
+    const scored *x = a, *y = b;
+    if (x->score != y->score) return x->score > y->score ? -1 : 1;
+    return (x->pair > y->pair) - (x->pair < y->pair);
+}
+
+/* The pairs to show, by falling score. Returns how many; list: [n][n]. */
+static int rank_pairs(const job *j, const float *scores, scored *list)
+{
+    int n = 0, head = chosen(j);
+    for (int i = 0; i < j->n * j->n; i++)
+        if (!isnan(scores[i]) && (head < 0 || i / j->n == head || i % j->n == head)) list[n++] = (scored){scores[i], i};
+    if (n) qsort(list, (size_t)n, sizeof *list, by_score);
+    return n;
 }
 
 /* Layers down, heads across: the score of --head with each other one, whichever comes first. */
@@ -174,20 +185,23 @@ static hsc_status add_kind(const job *j, hsc__string *out, int kind, hsc_error *
                                         "K: what the first writes moves what the second looks for",
                                         "V: the second moves what the first wrote"};
     const float *scores = j->scores[kind];
-    int n_heads = j->opened.config->n_heads, last = -1;
+    int n_heads = j->opened.config->n_heads;
+    size_t cells = (size_t)j->n * (size_t)j->n;
     hsc__string_printf(out, "\n%s\n", means[kind]);
     if (chosen(j) >= 0) HSC_TRY(show_partners(j, scores, hsc_compose_name((hsc_compose)kind), NULL, out, err));
+    scored *list = hsc__calloc(cells, sizeof *list);
+    if (!list) return hsc__fail_memory(err, cells * sizeof *list, "the order of the pairs");
+    int n = rank_pairs(j, scores, list);
     hsc__string_text(out, "   score  times random\n");
-    for (int row = 0; row < j->v->r.top; row++) {
-        last = next_pair(j, scores, last);
-        if (last < 0) break;
-        int one = last / j->n, two = last % j->n;
-        hsc__string_printf(out, "%8.4f %13.1f  ", (double)scores[last], (double)scores[last] / baseline(j));
+    for (int row = 0; row < j->v->r.top && row < n; row++) {
+        int one = list[row].pair / j->n, two = list[row].pair % j->n;
+        hsc__string_printf(out, "%8.4f %13.1f  ", (double)list[row].score, (double)list[row].score / baseline(j));
         hsc__add_head_name(out, one / n_heads, one % n_heads);
         hsc__string_text(out, " -> ");
         hsc__add_head_name(out, two / n_heads, two % n_heads);
         hsc__string_text(out, "\n");
     }
+    hsc__free(list);
     return HSC_OK;
 }
 

@@ -129,12 +129,10 @@ hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hs
 void hsc__items_describe(hsc__string *out, const hsc__items *items, int n_clusters);
 json_t *hsc__items_json_skipped(const hsc__items *items);
 
-/* numbers[items->n]: the cluster of every item, numbered in the order they appear, -1 for those that are unused.
- * Returns how many clusters there are. */
-int hsc__items_clusters(const hsc__items *items, int *numbers);
-/* table [n_clusters][n_columns]: values [n_items][n_columns] averaged over the items of each cluster. */
-void hsc__cluster_means(const double *values, size_t n_items, size_t n_columns, const int *numbers, int n_clusters,
-                        double *table);
+/* values [items->n][n_columns] averaged over the items of each cluster, in the order that clusters appear; those that
+ * are unused count nowhere. means: [*n_clusters][n_columns], with room for items->n rows. */
+hsc_status hsc__items_cluster_means(const hsc__items *items, const double *values, size_t n_columns, double *means,
+                                    int *n_clusters, hsc_error *err);
 
 /* A map of numbers: rows down, columns across; red below 0 and blue above where any is below; NaN is left blank. Labels
  * are "L0", "H0", or the given ones. To a picture when path is not NULL, else appended for the terminal. */

@@ -1,6 +1,7 @@
 /* The texts of an intervention: one, or the lines of a file; and their clusters. */
 #include "cli/intervene.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void hsc__items_free(hsc__items *items)
@@ -117,6 +118,7 @@ static hsc_status add_line(hsc__items *items, const hsc__opened *opened, const h
     if (status == HSC_OK && !tab) status = begin_target(opened, &target, err);
     else if (status == HSC_OK)
         status = hsc__target_encode(opened, tab + 1, n - n_source - 1, items->with_end, &target, NULL, err);
+    if (status == HSC_OK) status = hsc__target_fits(opened, target.n, err);
     if (status == HSC_OK) status = hsc__items_add_target(items, source.ids, source.n, &target, err);
     hsc_encoding_free(&source);
     hsc__free(target.ids);
@@ -132,8 +134,8 @@ hsc_status hsc__items_add_text(hsc__items *items, const hsc__opened *opened, con
     if (hsc_model_encoder(opened->model)) return add_line(items, opened, tokenizer, text, n, flags, err);
     hsc_status status = hsc_encode(tokenizer, text, n, flags, &encoding, err);
     if (status == HSC_OK && encoding.n > (size_t)opened->config->n_ctx)
-        status = hsc__fail(err, HSC_EINVAL, 0, "the text has %zu tokens, the context of %s %d", encoding.n,
-                           opened->name, opened->config->n_ctx);
+        status = hsc__fail(err, HSC_EINVAL, 0, "the text has %zu token%s, the context of %s %d", encoding.n,
+                           HSC__PLURAL(encoding.n), opened->name, opened->config->n_ctx);
     if (status == HSC_OK) status = add(items, encoding.ids, encoding.n, err);
     hsc_encoding_free(&encoding);
     return status;
@@ -189,33 +191,65 @@ hsc_status hsc__items_join(const hsc__items *items, hsc_texts *out, hsc_error *e
 
 /* --------------------------------------------------------------------------------------------------- clusters ---- */
 
-int hsc__items_clusters(const hsc__items *items, int *numbers)
+typedef struct named {
+    const char *name;
+    size_t item;
+} named;
+
+static int by_name(const void *a, const void *b)
+{
+    const named *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->item > y->item) - (x->item < y->item);
+}
+
+/* list: the used items that have a cluster's name. first[i] becomes the first item of i's cluster, i itself without. */
+static void find_first(const hsc__items *items, named *list, size_t *first)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < items->n; i++) {
+        first[i] = i;
+        if (!items->list[i].unused && items->list[i].cluster) list[n++] = (named){items->list[i].cluster, i};
+    }
+    if (n) qsort(list, n, sizeof *list, by_name);
+    for (size_t k = 1; k < n; k++)
+        if (strcmp(list[k].name, list[k - 1].name) == 0) first[list[k].item] = first[list[k - 1].item];
+}
+
+/* numbers: [items->n]; members: items of each cluster. Returns how many clusters there are. */
+static int number_clusters(const hsc__items *items, const size_t *first, int *numbers, int *members)
 {
     int n = 0;
     for (size_t i = 0; i < items->n; i++) {
-        const char *name = items->list[i].cluster;
-        numbers[i] = -1;
         if (items->list[i].unused) continue;
-        for (size_t k = 0; name && k < i && numbers[i] < 0; k++) {
-            if (items->list[k].cluster && strcmp(items->list[k].cluster, name) == 0) numbers[i] = numbers[k];
-        }
-        if (numbers[i] < 0) numbers[i] = n++;
+        numbers[i] = first[i] == i ? n++ : numbers[first[i]];
+        members[numbers[i]]++;
     }
     return n;
 }
 
-void hsc__cluster_means(const double *values, size_t n_items, size_t n_columns, const int *numbers, int n_clusters,
-                        double *table)
+hsc_status hsc__items_cluster_means(const hsc__items *items, const double *values, size_t n_columns, double *means,
+                                    int *n_clusters, hsc_error *err)
 {
-    memset(table, 0, (size_t)n_clusters * n_columns * sizeof *table);
-    for (int c = 0; c < n_clusters; c++) {
-        double *row = table + (size_t)c * n_columns;
-        int members = 0;
-        for (size_t i = 0; i < n_items; i++) {
-            if (numbers[i] != c) continue;
-            members++;
-            for (size_t k = 0; k < n_columns; k++) row[k] += values[i * n_columns + k];
+    size_t n = items->n;
+    named *list = hsc__calloc(n, sizeof *list);
+    size_t *first = hsc__calloc(n, sizeof *first);
+    int *numbers = hsc__calloc(n, sizeof *numbers), *members = hsc__calloc(n, sizeof *members);
+    hsc_status status =
+        list && first && numbers && members ? HSC_OK : hsc__fail_memory(err, n * sizeof *list, "the clusters");
+    if (status == HSC_OK) {
+        find_first(items, list, first);
+        *n_clusters = number_clusters(items, first, numbers, members);
+        memset(means, 0, (size_t)*n_clusters * n_columns * sizeof *means);
+        for (size_t i = 0; i < n; i++) {
+            double *row = means + (size_t)numbers[i] * n_columns;
+            for (size_t k = 0; k < n_columns && !items->list[i].unused; k++) row[k] += values[i * n_columns + k];
         }
-        for (size_t k = 0; k < n_columns; k++) row[k] /= members;
+        for (size_t i = 0; i < (size_t)*n_clusters * n_columns; i++) means[i] /= members[i / n_columns];
     }
+    hsc__free(list);
+    hsc__free(first);
+    hsc__free(numbers);
+    hsc__free(members);
+    return status;
 }

@@ -149,12 +149,11 @@ static hsc_status run_items(job *j, double *table, hsc_error *err)
     return HSC_OK;
 }
 
-static hsc_status summarise(job *j, const double *table, int *numbers, double *means, hsc_interval *ci, hsc_error *err)
+static hsc_status summarise(job *j, const double *table, double *means, hsc_interval *ci, hsc_error *err)
 {
     size_t n = (size_t)j->n_stages;
     hsc_bootstrap_options o = {.seed = (uint64_t)j->v->seed, .n_threads = j->v->r.threads};
-    j->n_clusters = hsc__items_clusters(&j->items, numbers);
-    hsc__cluster_means(table, j->items.n, n, numbers, j->n_clusters, means);
+    HSC_TRY(hsc__items_cluster_means(&j->items, table, n, means, &j->n_clusters, err));
     hsc_table figures = {means, j->n_clusters, j->n_stages};
     if (j->n_clusters > 1) HSC_TRY(hsc_bootstrap(&figures, &o, ci, err));
     for (size_t s = 0; s < n; s++) {
@@ -173,14 +172,12 @@ static hsc_status run_pairs(job *j, hsc_error *err)
     size_t n = (size_t)j->n_stages, cells = j->items.n * n;
     j->leads = hsc__calloc(n, sizeof *j->leads);
     double *table = hsc__calloc(2 * cells, sizeof *table);
-    int *numbers = hsc__calloc(j->items.n, sizeof *numbers);
     hsc_interval *ci = hsc__calloc(n, sizeof *ci);
     hsc_status status = hsc__fail_memory(err, 2 * cells * sizeof *table, "the leads");
-    if (j->leads && table && numbers && ci) status = run_items(j, table, err);
+    if (j->leads && table && ci) status = run_items(j, table, err);
     hsc__cli_progress_end();
-    if (status == HSC_OK) status = summarise(j, table, numbers, table + cells, ci, err);
+    if (status == HSC_OK) status = summarise(j, table, table + cells, ci, err);
     hsc__free(table);
-    hsc__free(numbers);
     hsc__free(ci);
     return status;
 }
@@ -385,7 +382,7 @@ static hsc_status plot_leads(const job *j, hsc_error *err)
                            {NULL, n, x, x + 3 * n, true}};
     hsc__panel panel = {
         .x_title = "layers done", .y_title = "logits", .curves = curves, .n_curves = j->n_clusters > 1 ? 3 : 1};
-    hsc__string_printf(&title, "%s: logit lens over %zu texts", j->r.opened.name, j->items.n);
+    hsc__string_printf(&title, "%s: logit lens over %zu text%s", j->r.opened.name, j->items.n, HSC__PLURAL(j->items.n));
     hsc__cli_hold_interrupt(true);
     hsc_status status =
         title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__plot_lines(j->v->r.plot, title.data, &panel, 1, err);

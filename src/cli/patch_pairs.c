@@ -88,12 +88,11 @@ static hsc_status run_all(carrying *c, hsc_lab *labs[2], hsc_error *err)
 
 /* --------------------------------------------------------------------------------------------------- figures ---- */
 
-static hsc_status summarise(carrying *c, int *numbers, double *table, hsc_error *err)
+static hsc_status summarise(carrying *c, double *table, hsc_error *err)
 {
     const hsc__items *items = &c->j->items;
     size_t n = (size_t)c->n_columns;
-    c->n_clusters = hsc__items_clusters(items, numbers);
-    hsc__cluster_means(c->values, items->n, n, numbers, c->n_clusters, table);
+    HSC_TRY(hsc__items_cluster_means(items, c->values, n, table, &c->n_clusters, err));
     for (int k = 0; k < c->n_clusters; k++)
         for (size_t i = 0; i < n; i++) c->means[i] += table[(size_t)k * n + i] / c->n_clusters;
     for (size_t i = 0; i < items->n; i++) c->n_right += !items->list[i].unused && row_of(c, i)[CLEAN] > 0;
@@ -117,15 +116,13 @@ static void rank(carrying *c)
 static hsc_status compute(carrying *c, hsc_lab *labs[2], hsc_error *err)
 {
     size_t n = c->j->items.n;
-    int *numbers = hsc__calloc(n, sizeof *numbers);
     double *table = hsc__calloc(n * (size_t)c->n_columns, sizeof *table);
-    hsc_status status = numbers && table ? HSC_OK : hsc__fail_memory(err, n * sizeof *table, "effects");
+    hsc_status status = table ? HSC_OK : hsc__fail_memory(err, n * sizeof *table, "effects");
     for (int i = 0; i < 2 && status == HSC_OK; i++) status = hsc_lab_keep(labs[i], HSC_Z, -1, err);
     if (status == HSC_OK) status = run_all(c, labs, err);
     hsc__cli_progress_end();
-    if (status == HSC_OK) status = summarise(c, numbers, table, err);
+    if (status == HSC_OK) status = summarise(c, table, err);
     if (status == HSC_OK) rank(c);
-    hsc__free(numbers);
     hsc__free(table);
     return status;
 }
@@ -180,7 +177,8 @@ static hsc_status show_map(const carrying *c, const char *path, hsc__string *out
 static void add_table(const carrying *c, hsc__string *out)
 {
     int n = c->j->options->top < c->n_heads ? c->j->options->top : c->n_heads, per = c->j->opened.config->n_heads;
-    hsc__string_printf(out, "\nThe %d heads of %d that carry most:\n", n, c->n_heads);
+    hsc__string_printf(out, "\nThe %d head%s of %d that carr%s most:\n", n, HSC__PLURAL(n), c->n_heads,
+                       n == 1 ? "ies" : "y");
     hsc__string_text(out, "head    indirect         95% interval    share   direct         95% interval\n");
     for (int i = 0; i < n; i++) {
         int h = c->order[i], d = FIRST + c->n_heads + h;
@@ -207,8 +205,8 @@ static hsc_status add_text(const carrying *c, hsc__string *out, hsc_error *err)
                        hsc_compute_name((hsc_compute)c->j->options->compute));
     hsc__string_text(out, "measured: logit of the right answer minus that of the wrong one at the end of the prompt\n");
     hsc__items_describe(out, &c->j->items, c->n_clusters);
-    hsc__string_printf(out, "as it is, the model answers rightly %d of %zu times (%.0f %%)\n", c->n_right, n,
-                       100.0 * c->n_right / (double)n);
+    hsc__string_printf(out, "as it is, the model answers rightly %d of %zu time%s (%.0f %%)\n", c->n_right, n,
+                       HSC__PLURAL(n), 100.0 * c->n_right / (double)n);
     hsc__string_printf(out, "as it is: %.4f; total effect of the other wording: %.4f", c->means[CLEAN],
                        c->means[TOTAL]);
     if (!isnan(c->interval[TOTAL].low))

@@ -139,12 +139,10 @@ static hsc_status ask_pair(void *user, const hsc_pair *pair, hsc_error *err)
 static hsc_status summarise(asked *a, hsc_error *err)
 {
     size_t n = a->items.n;
-    int *numbers = hsc__calloc(n, sizeof *numbers);
     double *table = hsc__calloc(n * N_FIGURES, sizeof *table);
-    hsc_status status = hsc__fail_memory(err, n * N_FIGURES * sizeof *table, "the figures");
-    if (numbers && table) {
-        a->n_clusters = hsc__items_clusters(&a->items, numbers);
-        hsc__cluster_means(a->values, n, N_FIGURES, numbers, a->n_clusters, table);
+    hsc_status status = table ? hsc__items_cluster_means(&a->items, a->values, N_FIGURES, table, &a->n_clusters, err)
+                              : hsc__fail_memory(err, n * N_FIGURES * sizeof *table, "the figures");
+    if (status == HSC_OK) {
         for (int i = 0; i < a->n_clusters * N_FIGURES; i++) a->means[i % N_FIGURES] += table[i] / a->n_clusters;
         for (size_t i = 0; i < n; i++) a->n_right += a->values[i * N_FIGURES + RIGHT] == 1;
         for (int k = 0; k < N_FIGURES; k++) a->ci[k] = (hsc_interval){NAN, NAN};
@@ -152,7 +150,6 @@ static hsc_status summarise(asked *a, hsc_error *err)
         hsc_bootstrap_options o = {.seed = (uint64_t)a->j->o->seed, .n_threads = a->j->o->threads};
         status = a->n_clusters > 1 ? hsc_bootstrap(&figures, &o, a->ci, err) : HSC_OK;
     }
-    hsc__free(numbers);
     hsc__free(table);
     return status;
 }

@@ -292,13 +292,11 @@ static hsc_status summarise(hsc__steer *s, hsc_error *err)
 {
     size_t n = n_variants(s) + 1, cells = s->items.n * n;
     hsc_bootstrap_options o = {.seed = (uint64_t)s->options->seed, .n_threads = s->options->r.threads};
-    int *numbers = hsc__calloc(s->items.n, sizeof *numbers);
     double *table = hsc__calloc(cells, sizeof *table);
     hsc_interval *ci = hsc__calloc(n, sizeof *ci);
-    hsc_status status = hsc__fail_memory(err, cells * sizeof *table, "effects");
-    if (numbers && table && ci) {
-        s->n_clusters = hsc__items_clusters(&s->items, numbers);
-        hsc__cluster_means(s->values, s->items.n, n, numbers, s->n_clusters, table);
+    hsc_status status = table && ci ? hsc__items_cluster_means(&s->items, s->values, n, table, &s->n_clusters, err)
+                                    : hsc__fail_memory(err, cells * sizeof *table, "effects");
+    if (status == HSC_OK) {
         for (int c = 0; c < s->n_clusters; c++) {
             double *row = table + (size_t)c * n, clean = row[n - 1];
             s->clean += clean / s->n_clusters;
@@ -309,7 +307,6 @@ static hsc_status summarise(hsc__steer *s, hsc_error *err)
         status = s->n_clusters > 1 ? hsc_bootstrap(&figures, &o, ci, err) : HSC_OK;
     }
     if (status == HSC_OK) read_points(s, table, ci);
-    hsc__free(numbers);
     hsc__free(table);
     hsc__free(ci);
     return status;
