@@ -144,6 +144,7 @@ typedef struct hsc_circuit {
     hsc_token *lowest;   /* [..][top_k] words that it speaks against, smallest logit first */
     float *lowest_logits;
     int *own_ranks;    /* of the input among what is written, from 0 */
+    int *turned_ranks; /* of the input with the sign of what is written turned, from 0 */
     hsc_token *keys;   /* [..][top_k] words that this one looks at, largest score first */
     float *key_scores; /* [..][top_k] */
 } hsc_circuit;
@@ -158,7 +159,8 @@ HSC_API void hsc_circuit_free(hsc_circuit *circuit);
 
 /* The copying score of every head (Wang et al. 2022): copy[n_layers * n_heads] is the share of the inputs that the head
  * writes among its top_k words, against[..] the share that is among the top_k with the sign of what it writes turned.
- * NaN in layer 0, whose heads do not read the effective embedding. options->inputs must be given. As hsc_circuit_run.
+ * Of words with one logit the lower id stands first, so that k words are the top_k whatever ties there are. NaN in
+ * layer 0, whose heads do not read the effective embedding. options->inputs must be given. As hsc_circuit_run.
  */
 HSC_API HSC_MUST_CHECK hsc_status hsc_circuit_copying(const hsc_model *model, const hsc_circuit_options *options,
                                                       double *copy, double *against, hsc_error *err);

@@ -294,14 +294,14 @@ static void add_word_report(const job *j, hsc__string *out, size_t index)
     add_list(j, out, "looks at", c->keys + at, c->key_scores + at);
 }
 
-/* Shares of the names that are among the five first and the five last; no numbers where no name is a token. */
+/* Shares of the names that are among the five first, and with the sign turned; no numbers where no name is a token. */
 static void shares(const job *j, double *copy, double *against)
 {
     const hsc_circuit *c = &j->named;
     *copy = *against = c->n_inputs ? 0 : NAN;
     for (int i = 0; i < c->n_inputs; i++) {
         *copy += (double)(c->own_ranks[i] < 5) / c->n_inputs;
-        *against += (double)(c->own_ranks[i] >= c->d_vocab - 5) / c->n_inputs;
+        *against += (double)(c->turned_ranks[i] < 5) / c->n_inputs;
     }
 }
 
@@ -328,16 +328,18 @@ static int print_head(const job *j)
     shares(j, &copy, &against);
     hsc__string_printf(&out, "%s: ", j->opened.name);
     hsc__add_head_name(&out, j->head.layer, j->head.head);
-    hsc__string_printf(&out, " on %zu words through the %s, compute %s\n", j->all.n,
+    hsc__string_printf(&out, " on %zu word%s through the %s, compute %s\n", j->all.n, HSC__PLURAL(j->all.n),
                        j->head.layer ? "effective embedding" : "embedding",
                        hsc_compute_name((hsc_compute)j->v->r.compute));
     if (!j->names.n)
         hsc__string_printf(&out, "copying: none of %zu names is one token; --names FILE has others\n", j->n_named);
     else
-        hsc__string_printf(&out,
-                           "copying: of %zu names, %.0f %% are among the 5 words written for them, %.0f %% among the 5 "
-                           "spoken against (%zu of %zu names are one token)\n",
-                           j->names.n, 100 * copy, 100 * against, j->names.n, j->n_named);
+        hsc__string_printf(
+            &out,
+            "copying: of %zu name%s, %.0f %% are among the 5 words written for them, %.0f %% among the 5 "
+            "spoken against (%zu of %zu name%s %s one token)\n",
+            j->names.n, HSC__PLURAL(j->names.n), 100 * copy, 100 * against, j->names.n, j->n_named,
+            HSC__PLURAL(j->n_named), j->names.n == 1 ? "is" : "are");
     if (!j->words.n) status = add_tables(j, &out, &err);
     for (size_t i = 0; i < j->words.n; i++) add_word_report(j, &out, i);
     return hsc__answer(status, &out, &err);
@@ -487,9 +489,10 @@ static void add_header(const job *j, hsc__string *out)
         return;
     }
     hsc__string_printf(out,
-                       "copying scores over %zu names (%zu of %zu are one token), compute %s\n"
+                       "copying scores over %zu name%s (%zu of %zu %s one token), compute %s\n"
                        "share of names among the 5 words that a head writes for them; layer 1 has none\n\n",
-                       j->names.n, j->names.n, j->n_named, hsc_compute_name((hsc_compute)j->v->r.compute));
+                       j->names.n, HSC__PLURAL(j->names.n), j->names.n, j->n_named, j->names.n == 1 ? "is" : "are",
+                       hsc_compute_name((hsc_compute)j->v->r.compute));
 }
 
 static int print_copying(const job *j)

@@ -151,6 +151,18 @@ static void scale_values(run *r, float *v, int n)
     }
 }
 
+/* How many words stand before one when a row is ordered from its largest number, or from its smallest when turned: of
+ * equals the lower id comes first, as in the lists. */
+static int rank_of(const float *row, int v, hsc_token word, bool turned)
+{
+    int n = 0;
+    for (int i = 0; i < v; i++) {
+        bool before = turned ? row[i] < row[word] : row[i] > row[word];
+        n += before || (row[i] == row[word] && i < word);
+    }
+    return n;
+}
+
 static void judge_writes(void *context, size_t task, int worker)
 {
     (void)worker;
@@ -159,11 +171,10 @@ static void judge_writes(void *context, size_t task, int worker)
     size_t at = (size_t)r->first + task, k = (size_t)c->top_k;
     const float *row = r->rows + task * (size_t)c->d_vocab;
     hsc_token own = c->inputs[at];
-    int rank = 0;
     hsc__keep_top(row, c->d_vocab, c->top_k, false, c->writes + at * k, c->write_logits + at * k);
     hsc__keep_top(row, c->d_vocab, c->top_k, true, c->lowest + at * k, c->lowest_logits + at * k);
-    for (int i = 0; i < c->d_vocab; i++) rank += row[i] > row[own] || (row[i] == row[own] && i < own);
-    c->own_ranks[at] = rank;
+    c->own_ranks[at] = rank_of(row, c->d_vocab, own, false);
+    c->turned_ranks[at] = rank_of(row, c->d_vocab, own, true);
 }
 
 static void judge_keys(void *context, size_t task, int worker)
@@ -210,6 +221,7 @@ void hsc_circuit_free(hsc_circuit *circuit)
     hsc__free(circuit->lowest);
     hsc__free(circuit->lowest_logits);
     hsc__free(circuit->own_ranks);
+    hsc__free(circuit->turned_ranks);
     hsc__free(circuit->keys);
     hsc__free(circuit->key_scores);
     *circuit = (hsc_circuit){0};
@@ -253,10 +265,11 @@ static hsc_status make_result(run *r, hsc_error *err)
     c->lowest = hsc__calloc(k, sizeof *c->lowest);
     c->lowest_logits = hsc__calloc(k, sizeof *c->lowest_logits);
     c->own_ranks = hsc__calloc(n, sizeof *c->own_ranks);
+    c->turned_ranks = hsc__calloc(n, sizeof *c->turned_ranks);
     c->keys = hsc__calloc(k, sizeof *c->keys);
     c->key_scores = hsc__calloc(k, sizeof *c->key_scores);
-    if (!c->inputs || !c->writes || !c->write_logits || !c->lowest || !c->lowest_logits || !c->own_ranks || !c->keys ||
-        !c->key_scores)
+    if (!c->inputs || !c->writes || !c->write_logits || !c->lowest || !c->lowest_logits || !c->own_ranks ||
+        !c->turned_ranks || !c->keys || !c->key_scores)
         return hsc__fail_memory(err, k * sizeof *c->writes, "a circuit");
     for (int i = 0; i < c->n_inputs; i++) c->inputs[i] = o->inputs ? o->inputs[i] : i;
     r->keys = o->keys ? o->keys : c->inputs;
@@ -334,18 +347,6 @@ hsc_status hsc_circuit_run(const hsc_model *model, int layer, int head, const hs
 
 /* ---------------------------------------------------------------------------------------------------- copying ---- */
 
-/* Whether a word is among the k largest or, turned, the k smallest of its row. */
-static void count_row(const float *row, int v, hsc_token own, int k, int *copy, int *against)
-{
-    int above = 0, below = 0;
-    for (int i = 0; i < v; i++) {
-        above += row[i] > row[own] || (row[i] == row[own] && i < own);
-        below += row[i] < row[own] || (row[i] == row[own] && i < own);
-    }
-    *copy += above < k;
-    *against += below < k;
-}
-
 typedef struct copying {
     const hsc_circuit_options *options;
     const hsc_config *config;
@@ -369,8 +370,11 @@ static hsc_status copy_head(copying *c, const hsc__norm *post, const hsc__desc *
         hsc__nn_norm_rows(&c->exec, &norm, c->o, n, c->o);
     }
     HSC_TRY(hsc__words_unembed(&c->words, ids, n, c->o, &logits, err));
-    for (int i = 0; i < n; i++)
-        count_row(logits + (size_t)i * (size_t)c->config->d_vocab, c->config->d_vocab, ids[i], top, copy, against);
+    for (int i = 0; i < n; i++) {
+        const float *row = logits + (size_t)i * (size_t)c->config->d_vocab;
+        *copy += rank_of(row, c->config->d_vocab, ids[i], false) < top;
+        *against += rank_of(row, c->config->d_vocab, ids[i], true) < top;
+    }
     return HSC_OK;
 }
 

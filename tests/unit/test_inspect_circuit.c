@@ -4,6 +4,7 @@
  */
 #include "failing_alloc.h"
 #include "headscope/analysis.h"
+#include "inspect/eigen.h"
 #include "tiny_model.h"
 
 #include <math.h>
@@ -149,7 +150,7 @@ static double largest(const double *x, int n, int *at)
 static void check_word(const hsc_circuit *c, int word)
 {
     double v[DH_MAX], q[DH_MAX], o[D_MAX] = {0}, logits[V], scores[V];
-    int at, rank = 0;
+    int at, rank = 0, turned = 0;
     size_t k = (size_t)(word * c->top_k);
     project(2, kv_of(HEAD), xs[word], v);
     project(0, HEAD, xs[word], q);
@@ -161,12 +162,14 @@ static void check_word(const hsc_circuit *c, int word)
         scores[t] = 0;
         for (int i = 0; i < config->d_head; i++) scores[t] += q[i] * ks[t][i] / sqrt(config->d_head);
         rank += logits[t] > logits[word];
+        turned += logits[t] < logits[word];
     }
     assert_float_equal(c->write_logits[k], largest(logits, V, &at), 1e-4);
     assert_int_equal(c->writes[k], at);
     assert_float_equal(c->key_scores[k], largest(scores, V, &at), 1e-4);
     assert_int_equal(c->keys[k], at);
     assert_int_equal(c->own_ranks[word], rank);
+    assert_int_equal(c->turned_ranks[word], turned);
     for (int t = 0; t < V; t++) logits[t] = -logits[t];
     assert_float_equal(-c->lowest_logits[k], largest(logits, V, &at), 1e-4);
     assert_int_equal(c->lowest[k], at);
@@ -212,12 +215,39 @@ static void test_copying(void **unused)
         assert_int_equal(hsc_circuit_run(model, i / config->n_heads, i % config->n_heads, &o, &c, &err), HSC_OK);
         for (int t = 0; t < V; t++) {
             n_copy += c.own_ranks[t] < TOP;
-            n_against += c.own_ranks[t] >= V - TOP;
+            n_against += c.turned_ranks[t] < TOP;
         }
         assert_float_equal(copy[i] * V, n_copy, 0.01);
         assert_float_equal(against[i] * V, n_against, 0.01);
         hsc_circuit_free(&c);
     }
+    close_tiny();
+}
+
+/* Where the output matrix is 0 all logits are one: words are then ordered by id, turned or not, and five are the five.
+ */
+static void test_ties(void **unused)
+{
+    (void)unused;
+    enum { TOP = 5 };
+    hsc_token inputs[V];
+    double copy[64], against[64];
+    hsc_circuit c;
+    open_tiny(true);
+    memset((void *)(uintptr_t)global("lm_head.weight"), 0, (size_t)(V * config->d_model) * sizeof(float));
+    hsc_model_close(model);
+    tiny_save(&m);
+    assert_int_equal(hsc_model_open(&model, m.dir, NULL, &err), HSC_OK);
+    config = hsc_model_config(model);
+    for (int i = 0; i < V; i++) inputs[i] = i;
+    hsc_circuit_options o = {.inputs = inputs, .n_inputs = V, .top_k = TOP};
+    assert_int_equal(hsc_circuit_run(model, LAYER, HEAD, &o, &c, &err), HSC_OK);
+    for (int t = 0; t < V; t++) assert_true(c.own_ranks[t] == t && c.turned_ranks[t] == t);
+    for (int k = 0; k < TOP; k++) assert_true(c.writes[k] == k && c.lowest[k] == k);
+    hsc_circuit_free(&c);
+    assert_int_equal(hsc_circuit_copying(model, &o, copy, against, &err), HSC_OK);
+    for (int i = config->n_heads; i < config->n_layers * config->n_heads; i++)
+        assert_true(fabs(copy[i] - (double)TOP / V) < 1e-12 && fabs(against[i] - (double)TOP / V) < 1e-12);
     close_tiny();
 }
 
@@ -314,6 +344,82 @@ static void test_composition(void **unused)
     check_composition(true, 3);
 }
 
+/* ------------------------------------------------------------------------------------------- eigenvalue score ---- */
+
+/* W_U with the last norm folded in and the mean word taken out. */
+static void folded_words(double u[V][D_MAX])
+{
+    const float *gain = global(llama ? "model.norm.weight" : "transformer.ln_f.weight");
+    const float *words = global(llama ? "lm_head.weight" : "transformer.wte.weight");
+    int d = config->d_model;
+    double word[D_MAX] = {0};
+    for (int t = 0; t < V; t++) {
+        double mean = 0;
+        for (int i = 0; i < d; i++) {
+            u[t][i] = (double)words[t * d + i] * (double)gain[i];
+            mean += llama ? 0 : u[t][i] / d;
+        }
+        for (int i = 0; i < d; i++) {
+            u[t][i] -= mean;
+            word[i] += u[t][i] / V;
+        }
+    }
+    for (int t = 0; t < V; t++)
+        for (int i = 0; i < d; i++) u[t][i] -= word[i];
+}
+
+/* The sum of the eigenvalues of W_U W_O W_V W_E over the sum of their sizes, from W_V (W_E W_U) W_O, which has the same
+ * ones but for zeros. */
+static double eigen_score(int layer, int head, square middle)
+{
+    double v[DH_MAX][D_MAX], a[DH_MAX * DH_MAX], real[DH_MAX], imag[DH_MAX], sum = 0, sizes = 0;
+    int d = config->d_model, dh = config->d_head;
+    folded(2, layer, kv_of(head), v);
+    for (int x = 0; x < dh; x++) {
+        for (int y = 0; y < dh; y++) {
+            a[x * dh + y] = 0;
+            for (int i = 0; i < d; i++)
+                for (int k = 0; k < d; k++) a[x * dh + y] += v[x][i] * middle[i][k] * output(layer, head, y, k);
+        }
+    }
+    assert_true(hsc__eigenvalues(a, dh, real, imag));
+    for (int i = 0; i < dh; i++) {
+        sum += real[i];
+        sizes += hypot(real[i], imag[i]);
+    }
+    return sum / sizes;
+}
+
+static void check_eigen(bool is_llama, int threads)
+{
+    static double u[V][D_MAX];
+    static square middle;
+    double scores[64];
+    open_tiny(is_llama);
+    int d = config->d_model;
+    const float *words = global(llama ? "model.embed_tokens.weight" : "transformer.wte.weight");
+    folded_words(u);
+    for (int i = 0; i < d; i++) {
+        for (int k = 0; k < d; k++) {
+            middle[i][k] = 0;
+            for (int t = 0; t < V; t++) middle[i][k] += (double)words[t * d + i] * u[t][k];
+        }
+    }
+    assert_int_equal(hsc_circuit_eigen(model, &(hsc_circuit_options){.n_threads = threads}, scores, &err), HSC_OK);
+    for (int i = 0; i < config->n_layers * config->n_heads; i++) {
+        double want = eigen_score(i / config->n_heads, i % config->n_heads, middle);
+        assert_true(fabs(scores[i] - want) < 1e-4);
+    }
+    close_tiny();
+}
+
+static void test_eigen(void **unused)
+{
+    (void)unused;
+    check_eigen(false, 1);
+    check_eigen(true, 3);
+}
+
 /* ----------------------------------------------------------------------------------------------------- refusals ----
  */
 
@@ -408,6 +514,7 @@ static void test_embedding_norm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_circuit),       cmocka_unit_test(test_copying),
+                                       cmocka_unit_test(test_ties),          cmocka_unit_test(test_eigen),
                                        cmocka_unit_test(test_composition),   cmocka_unit_test(test_refused),
                                        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_embedding_norm)};
     return cmocka_run_group_tests(tests, NULL, NULL);
