@@ -204,8 +204,8 @@ static hsc_status read_items(hsc__ablate *j, const hsc__args *args, hsc_error *e
         j->items.list[i].a = a;
         j->items.list[i].b = b;
         HSC_FAIL_IF(j->metric.kind == HSC__METRIC_LOSS && j->items.list[i].n_tokens <= j->metric.first, HSC_EINVAL,
-                    "text %zu has %d tokens: a loss wants at least %d", i + 1, j->items.list[i].n_tokens,
-                    j->metric.first + 1);
+                    "text %zu has %d token%s: a loss wants at least %d", i + 1, j->items.list[i].n_tokens,
+                    HSC__PLURAL(j->items.list[i].n_tokens), j->metric.first + 1);
     }
     return HSC_OK;
 }

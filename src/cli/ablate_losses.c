@@ -125,7 +125,8 @@ static hsc_status add_largest(const hsc__ablate *j, hsc__string *out, hsc_error 
     }
     qsort(places, n, sizeof *places, by_size);
     size_t shown = n < (size_t)j->options->top ? n : (size_t)j->options->top;
-    hsc__string_printf(out, "\nThe %zu tokens of %zu whose loss changes most, in nats:\n", shown, n);
+    hsc__string_printf(out, "\nThe %zu token%s of %zu whose loss changes most, in nats:\n", shown, HSC__PLURAL(shown),
+                       n);
     hsc__string_text(out, " text   pos   as it is   ablated    effect  token\n");
     for (size_t i = 0; i < shown; i++) add_loss(j, out, places[i].text, places[i].pos);
     hsc__free(places);

@@ -43,7 +43,9 @@ static void add_how(const hsc__ablate *j, hsc__string *out)
         hsc__string_printf(out, " over %s (%s)", j->options->corpus,
                            j->options->by_position ? "by position" : "position 0 left out");
     if (j->options->donors.n > 1) hsc__string_printf(out, " (%d donors, averaged)", j->options->donors.n);
-    if (j->options->n_donors) hsc__string_printf(out, " (%d texts of other clusters, averaged)", j->options->n_donors);
+    if (j->options->n_donors)
+        hsc__string_printf(out, " (%d text%s of other clusters%s)", j->options->n_donors,
+                           HSC__PLURAL(j->options->n_donors), j->options->n_donors > 1 ? ", averaged" : "");
     else if (j->donors) hsc__string_text(out, " (the twin)");
 }
 
@@ -70,8 +72,8 @@ static void add_header(const hsc__ablate *j, hsc__string *out)
     hsc__string_printf(out, ", in %s; effect = ablated minus as it is\n", hsc__metric_unit(&j->metric));
     if (many) hsc__items_describe(out, &j->items, j->n_clusters);
     if (j->options->pairs)
-        hsc__string_printf(out, "as it is, the model answers rightly %d of %zu times (%.0f %%)\n", j->n_right,
-                           n_used(j), 100.0 * j->n_right / (double)n_used(j));
+        hsc__string_printf(out, "as it is, the model answers rightly %d of %zu time%s (%.0f %%)\n", j->n_right,
+                           n_used(j), HSC__PLURAL(n_used(j)), 100.0 * j->n_right / (double)n_used(j));
     hsc__string_printf(out, "as it is: %.4f\n\n", j->clean);
 }
 
@@ -239,9 +241,9 @@ static void add_thens(const hsc__ablate *j, hsc__string *out, int *order)
     int n = rank(j, HSC__TARGET_AFTER, order);
     if (!n) return;
     hsc__string_printf(out,
-                       "\nAfter the set is ablated (%d heads, the %d with the largest effect):\n"
+                       "\nAfter the set is ablated (%d head%s, the %d with the largest effect):\n"
                        "     alone  after the set  difference  head\n",
-                       n, n < j->options->top ? n : j->options->top);
+                       n, HSC__PLURAL(n), n < j->options->top ? n : j->options->top);
     for (int i = 0; i < n && i < j->options->top; i++) {
         const hsc__target *after = &j->targets[order[i]], *alone = after - 1; /* made one after the other */
         hsc__string_printf(out, "%+10.4f %+14.4f %+11.4f  ", alone->effect, after->effect,

@@ -472,7 +472,8 @@ static int print_tokenizer(const job *j, const char *path, size_t n_bytes, size_
         return json_array_append_new(j->results, row) == 0 ? HSC__EXIT_OK : hsc__cli_no_memory();
     }
     hsc__text_label(&out, path, strlen(path));
-    hsc__string_printf(&out, ": %zu bytes, %zu tokens: ", n_bytes, n_tokens);
+    hsc__string_printf(&out, ": %zu byte%s, %zu token%s: ", n_bytes, HSC__PLURAL(n_bytes), n_tokens,
+                       HSC__PLURAL(n_tokens));
     add_rates(&out, o);
     hsc__string_printf(&out, " MB/s, peak %.1f MB\n", o->peak_mb);
     return hsc__cli_write_string(&out);

@@ -189,8 +189,8 @@ static hsc_status generate(chat *c, const hsc_encoding *prompt, hsc_error *err)
                                 .n_cached = (int)shared};
     int n_ctx = c->opened.config->n_ctx;
     HSC_FAIL_IF(prompt->n > (size_t)n_ctx, HSC_EINVAL,
-                "the conversation has %zu tokens, %s sees at most %d (its context): /reset begins anew", prompt->n,
-                c->opened.name, n_ctx);
+                "the conversation has %zu token%s, %s sees at most %d (its context): /reset begins anew", prompt->n,
+                HSC__PLURAL(prompt->n), c->opened.name, n_ctx);
     HSC_TRY(hsc_generator_new(&g, c->session, prompt->ids, (int)prompt->n, &how, err));
     hsc_status status = write_reply(c, g, err);
     const hsc_sample *s = hsc_generator_sample(g, 0);
@@ -202,7 +202,7 @@ static hsc_status generate(chat *c, const hsc_encoding *prompt, hsc_error *err)
     if (status == HSC_OK && c->v->json) print_json(c, prompt, s);
     else if (!c->v->json && s->n) hsc__cli_write("\n", 1);
     if (status == HSC_OK && s->finish == HSC_FINISH_CONTEXT)
-        hsc__cli_note("the context of %d tokens is full; /reset begins anew", n_ctx);
+        hsc__cli_note("the context of %d token%s is full; /reset begins anew", n_ctx, HSC__PLURAL(n_ctx));
     hsc_generator_free(g);
     return status;
 }

@@ -95,7 +95,7 @@ static int print_report(const values *v, const hsc_convert_report *report)
     size_t n_tensors = 0;
     for (int i = 0; i < HSC_N_DTYPES; i++) n_tensors += report->types[i].n_tensors;
     hsc__text_label(&out, v->output, strlen(v->output));
-    hsc__string_printf(&out, ": %zu tensors, ", n_tensors);
+    hsc__string_printf(&out, ": %zu tensor%s, ", n_tensors, HSC__PLURAL(n_tensors));
     add_size(&out, report->bytes_in);
     hsc__string_text(&out, " became ");
     add_size(&out, report->bytes_out);

@@ -135,8 +135,8 @@ static hsc_status encode_text(job *j, size_t index, hsc_encoding *e, hsc_error *
     HSC_TRY(tokens_of(j, index, e, err));
     HSC_FAIL_IF(e->n == 0, HSC_EINVAL, "text %zu is empty: it gives no token", index + 1);
     HSC_FAIL_IF(e->n > most && !j->how.max_tokens, HSC_EINVAL,
-                "text %zu has %zu tokens, %s sees at most %zu (its context); --max-tokens cuts it", index + 1, e->n,
-                j->opened.name, most);
+                "text %zu has %zu token%s, %s sees at most %zu (its context); --max-tokens cuts it", index + 1, e->n,
+                HSC__PLURAL(e->n), j->opened.name, most);
     HSC_FAIL_IF(e->n > most && j->v->pairs, HSC_EINVAL, "pair %zu has %zu tokens, at most %zu go in: pairs are not cut",
                 index + 1, e->n, most);
     size_t n = e->n < most ? e->n : most;
@@ -275,7 +275,9 @@ static int write_file(const job *j)
 
 static int show(const job *j)
 {
-    if (j->n_cut) hsc__cli_note("%zu of %zu texts were cut to %d tokens", j->n_cut, j->n, j->how.max_tokens);
+    if (j->n_cut)
+        hsc__cli_note("%zu of %zu text%s %s cut to %d token%s", j->n_cut, j->n, HSC__PLURAL(j->n),
+                      j->n_cut == 1 ? "was" : "were", j->how.max_tokens, HSC__PLURAL(j->how.max_tokens));
     if (!j->how.known && !j->v->pooling)
         hsc__cli_note("the model's files do not say how its embeddings are made; %s is taken, --pooling says otherwise",
                       hsc_pooling_name(j->how.pooling));

@@ -154,15 +154,17 @@ static int check(const values *v)
 static int print(const values *v, const hsc__opened *opened, const hsc_export_counts *counts)
 {
     if (counts->n_cut)
-        hsc__cli_note("%lld of %lld texts were cut at the context of %d tokens", (long long)counts->n_cut,
-                      (long long)counts->n_texts, opened->config->n_ctx);
+        hsc__cli_note("%lld of %lld text%s %s cut at the context of %d tokens", (long long)counts->n_cut,
+                      (long long)counts->n_texts, HSC__PLURAL(counts->n_texts), counts->n_cut == 1 ? "was" : "were",
+                      opened->config->n_ctx);
     if (v->json)
         return hsc__json_print(json_pack("{s:o,s:s,s:s,s:s,s:I,s:I,s:I}", "model", hsc__json_model(opened), "compute",
                                          hsc_compute_name((hsc_compute)v->compute), "site", v->site, "file", v->out,
                                          "n_texts", (json_int_t)counts->n_texts, "n_rows", (json_int_t)counts->n_rows,
                                          "n_cut", (json_int_t)counts->n_cut));
-    printf("%s: %lld rows of %s over %lld texts of %s, compute %s\n", v->out, (long long)counts->n_rows, v->site,
-           (long long)counts->n_texts, opened->name, hsc_compute_name((hsc_compute)v->compute));
+    printf("%s: %lld row%s of %s over %lld text%s of %s, compute %s\n", v->out, (long long)counts->n_rows,
+           HSC__PLURAL(counts->n_rows), v->site, (long long)counts->n_texts, HSC__PLURAL(counts->n_texts), opened->name,
+           hsc_compute_name((hsc_compute)v->compute));
     return HSC__EXIT_OK;
 }
 

@@ -414,7 +414,7 @@ static void write_several(const hsc__generate *g)
         const hsc_sample *s = hsc_generator_sample(g->generator, i);
         printf("%s--- sample %d", i ? "\n" : "", i);
         if (draws) printf(" (seed %lld)", (long long)g->o->sampling.seed + i);
-        printf(": %d tokens, %s\n", s->n, hsc_finish_name(s->finish));
+        printf(": %d token%s, %s\n", s->n, HSC__PLURAL(s->n), hsc_finish_name(s->finish));
         write_whole(g, s);
     }
 }
@@ -423,8 +423,8 @@ static void say_end(const hsc__generate *g)
 {
     for (int i = 0; i < g->o->n_samples; i++) {
         if (hsc_generator_sample(g->generator, i)->finish != HSC_FINISH_CONTEXT) continue;
-        hsc__cli_note("the context of %d tokens is full; --slide writes on without the oldest half",
-                      g->opened.config->n_ctx);
+        hsc__cli_note("the context of %d token%s is full; --slide writes on without the oldest half",
+                      g->opened.config->n_ctx, HSC__PLURAL(g->opened.config->n_ctx));
         return;
     }
 }

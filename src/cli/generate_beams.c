@@ -53,8 +53,8 @@ static int show(const hsc__generate *g, const hsc_beam *beams, int n)
             json_array_append_new(samples, sample);
         } else {
             if (g->o->n_samples > 1)
-                printf("%s--- beam %d (score %.4f): %d tokens, %s\n", i ? "\n" : "", i, log_prob, beams[i].n,
-                       hsc_finish_name(beams[i].finish));
+                printf("%s--- beam %d (score %.4f): %d token%s, %s\n", i ? "\n" : "", i, log_prob, beams[i].n,
+                       HSC__PLURAL(beams[i].n), hsc_finish_name(beams[i].finish));
             hsc__generate_echo(g);
             hsc__cli_write(bytes, text.n);
             hsc__cli_write("\n", 1);

@@ -228,7 +228,7 @@ static void add_stack(hsc__string *out, const hsc_config *c, const char *side)
     if (c->n_kv_heads != c->n_heads) hsc__string_printf(out, "; %d of keys and values", c->n_kv_heads);
     hsc__string_printf(out, "\nwidth         %d, feed-forward %d%s\n", c->d_model, c->d_mlp,
                        c->is_gated ? " (gated)" : "");
-    hsc__string_printf(out, "context       %d tokens, %s\n", c->n_ctx, positions_of(c));
+    hsc__string_printf(out, "context       %d token%s, %s\n", c->n_ctx, HSC__PLURAL(c->n_ctx), positions_of(c));
 }
 
 static void add_architecture(hsc__string *out, const hsc_model *model)
@@ -252,14 +252,16 @@ static void add_memory(hsc__string *out, const hsc_config *c, const sums *s)
 {
     hsc__string_text(out, "parameters    ");
     add_count(out, s->n_parameters);
-    if (s->n_buffers) hsc__string_printf(out, " (besides %zu tensors that are no weights)", s->n_buffers);
+    if (s->n_buffers)
+        hsc__string_printf(out, " (besides %zu tensor%s not weights)", s->n_buffers,
+                           s->n_buffers == 1 ? " that is" : "s that are");
     hsc__string_text(out, "\nweights       ");
     add_bytes(out, s->n_bytes);
     for (size_t i = 0; i < s->n_types; i++) {
         const type_sum *t = &s->types[i];
         hsc__string_printf(out, "%s%s: ", i ? "\n              " : "\n  by type     ", t->name);
         add_bytes(out, t->n_bytes);
-        hsc__string_printf(out, " in %zu tensor%s", t->n_tensors, t->n_tensors == 1 ? "" : "s");
+        hsc__string_printf(out, " in %zu tensor%s", t->n_tensors, HSC__PLURAL(t->n_tensors));
     }
     hsc__string_text(out, "\ncache         ");
     add_bytes(out, cache_bytes(c));

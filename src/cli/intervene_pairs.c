@@ -234,6 +234,9 @@ bool hsc__same_prompt(const hsc_pair *pair)
 static hsc_status add_wording_ids(const reader *r, const hsc_wording *w, hsc_span right, hsc_span wrong, hsc_error *err)
 {
     hsc__ids ids = {(hsc_token *)w->ids, w->query.end};
+    HSC_FAIL_IF(ids.n > (size_t)r->opened->config->n_ctx, HSC_EINVAL,
+                "the prompt has %zu token%s, the context of %s %d", ids.n, HSC__PLURAL(ids.n), r->opened->name,
+                r->opened->config->n_ctx);
     for (size_t i = 0; i < ids.n; i++)
         HSC_FAIL_IF(w->ids[i] >= r->opened->config->d_vocab, HSC_EINVAL, "token %d is outside the vocabulary of %d",
                     (int)w->ids[i], r->opened->config->d_vocab);
@@ -366,9 +369,8 @@ enum { SHOWN = 3 };
 void hsc__items_describe(hsc__string *out, const hsc__items *items, int n_clusters)
 {
     size_t n = items->n - items->n_unused, left_out = items->n_left_out;
-    hsc__string_printf(out, "over %zu text%s in %d cluster%s", n, n == 1 ? "" : "s", n_clusters,
-                       n_clusters == 1 ? "" : "s");
-    if (left_out) hsc__string_printf(out, "; %zu line%s left out:", left_out, left_out == 1 ? "" : "s");
+    hsc__string_printf(out, "over %zu text%s in %d cluster%s", n, HSC__PLURAL(n), n_clusters, HSC__PLURAL(n_clusters));
+    if (left_out) hsc__string_printf(out, "; %zu line%s left out:", left_out, HSC__PLURAL(left_out));
     for (size_t i = 0; i < left_out && i < SHOWN; i++)
         hsc__string_printf(out, "%s line %d (%s)", i ? ";" : "", items->left_out[i].line, items->left_out[i].why);
     hsc__string_text(out, left_out > SHOWN ? "; --json lists all\n" : "\n");

@@ -398,8 +398,8 @@ static hsc_status run_pass(hsc__look *look, hsc__look_pass *pass, hsc_error *err
     catcher c;
     hsc__progress progress = {0};
     HSC_FAIL_IF(look->side == HSC__LOOK_OWN && pass->n_tokens > look->opened.config->n_ctx, HSC_EINVAL,
-                "the text has %d tokens, %s sees at most %d (its context)", pass->n_tokens, look->opened.name,
-                look->opened.config->n_ctx);
+                "the text has %d token%s, %s sees at most %d (its context)", pass->n_tokens,
+                HSC__PLURAL(pass->n_tokens), look->opened.name, look->opened.config->n_ctx);
     HSC_TRY(make_session(look, pass, err));
     if (look->mode == HSC__LOOK_OVERVIEW)
         HSC_TRY(hsc_overview_new(&pass->overview, pass->session, look->site, pass->n_tokens, HSC__LOOK_LINKS, err));

@@ -199,10 +199,10 @@ void hsc__look_stats_text(const hsc__look *look, hsc__string *out)
 {
     hsc__look_header(look, out);
     hsc__string_printf(out,
-                       "means over the rows of %d tokens, position 0 left out: entropy in nats, weight\n"
+                       "means over the rows of %d token%s, position 0 left out: entropy in nats, weight\n"
                        "on the first token, the token itself, the one before, and by distance;\n"
                        "receives most: the key that all rows together give most, and how much\n\n",
-                       look->first.n_tokens);
+                       look->first.n_tokens, HSC__PLURAL(look->first.n_tokens));
     add_table(look, out);
 }
 

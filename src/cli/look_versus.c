@@ -69,8 +69,9 @@ static hsc_status fail_no_match(const hsc__look *look, hsc_error *err)
     add_advice(m, &advice);
     hsc_status status = hsc__fail(
         err, HSC_EINVAL, 0,
-        "--vs: the query at position %d lies in the part that differs, %d tokens in one text and %d in the other%s",
-        look->first.query, m->n1 - common, m->n2 - common, advice.failed ? "" : advice.data);
+        "--vs: the query at position %d lies in the part that differs, %d token%s in one text and %d in the other%s",
+        look->first.query, m->n1 - common, HSC__PLURAL(m->n1 - common), m->n2 - common,
+        advice.failed ? "" : advice.data);
     hsc__string_free(&advice);
     return status;
 }
@@ -208,7 +209,7 @@ static void add_unchanged(const hsc__look *look, hsc__string *out)
             hsc__string_text(out,
                              "the first text has no token that comes so late; leave out the query or swap the texts\n");
     }
-    hsc__string_printf(out, "largest change measured in %d head%s: %s\n", n, n == 1 ? "" : "s",
+    hsc__string_printf(out, "largest change measured in %d head%s: %s\n", n, HSC__PLURAL(n),
                        n_moved ? "not 0, which is a fault of headscope" : "exactly 0");
 }
 

@@ -134,8 +134,8 @@ static void add_top(const hsc__patch *j, hsc__string *out)
     int n = j->n_layers * j->n_cols, top = j->options->top;
     double last = INFINITY, start = j->mode != HSC__PATCH_CUTS && j->options->noise ? 1 : 0;
     int last_cell = -1;
-    hsc__string_printf(out, "\nThe %d cells of %d farthest from %.0f, where the run starts:\n", n < top ? n : top, n,
-                       start);
+    hsc__string_printf(out, "\nThe %d cell%s of %d farthest from %.0f, where the run starts:\n", n < top ? n : top,
+                       HSC__PLURAL((n < top ? n : top)), n, start);
     for (int row = 0; row < top && row < n; row++) {
         int best = -1;
         for (int i = 0; i < n; i++) {

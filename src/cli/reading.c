@@ -23,8 +23,8 @@ static hsc_status find_position(hsc__reading *r, hsc_error *err)
 {
     const hsc__reading_options *o = r->options;
     r->pos = o->pos >= 0 ? o->pos : r->n_tokens - 1;
-    HSC_FAIL_IF(r->pos >= r->n_tokens, HSC_EINVAL, "--pos %d: the text has %d tokens, counted from 0", r->pos,
-                r->n_tokens);
+    HSC_FAIL_IF(r->pos >= r->n_tokens, HSC_EINVAL, "--pos %d: the text has %d token%s, counted from 0", r->pos,
+                r->n_tokens, HSC__PLURAL(r->n_tokens));
     if (!o->token) return HSC_OK;
     hsc_status status = hsc__look_find(&r->tokens, o->token, "--token", "--pos", &r->pos, err);
     r->not_found = status == HSC_ENOTFOUND;
@@ -60,8 +60,8 @@ hsc_status hsc__reading_text(hsc__reading *r, const char *text, hsc_error *err)
     else HSC_TRY(read_given(r, text, &r->tokens, err));
     r->n_tokens = (int)r->tokens.encoding.n;
     HSC_FAIL_IF(r->n_tokens < 1, HSC_EINVAL, "the text has no tokens");
-    HSC_FAIL_IF(r->n_tokens > r->opened.config->n_ctx, HSC_EINVAL, "the text has %d tokens, the context of %s %d",
-                r->n_tokens, r->opened.name, r->opened.config->n_ctx);
+    HSC_FAIL_IF(r->n_tokens > r->opened.config->n_ctx, HSC_EINVAL, "the text has %d token%s, the context of %s %d",
+                r->n_tokens, HSC__PLURAL(r->n_tokens), r->opened.name, r->opened.config->n_ctx);
     return find_position(r, err);
 }
 

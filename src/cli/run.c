@@ -465,8 +465,8 @@ static int print_text(const job *j)
 {
     hsc__string out = {0};
     hsc__text_label(&out, j->v->output, strlen(j->v->output));
-    hsc__string_printf(&out, ": %zu arrays of %zu text%s, %zu tokens (", j->n_arrays, j->n_seqs,
-                       j->n_seqs == 1 ? "" : "s", j->n_tokens);
+    hsc__string_printf(&out, ": %zu array%s of %zu text%s, %zu token%s (", j->n_arrays, HSC__PLURAL(j->n_arrays),
+                       j->n_seqs, HSC__PLURAL(j->n_seqs), j->n_tokens, HSC__PLURAL(j->n_tokens));
     hsc__pass_describe(&out, &j->v->pass, j->opened.model);
     hsc__string_text(&out, ")\n");
     for (size_t i = 0; i < j->n_arrays; i++) {

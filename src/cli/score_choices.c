@@ -29,11 +29,6 @@ typedef struct tally {
     json_t *items;
 } tally;
 
-static hsc_status fail(const hsc__score *j, const question *q, hsc_error *err, const char *what)
-{
-    return hsc__fail(err, HSC_EFORMAT, 0, "%s: line %zu: %s", j->o->choices, q->line, what);
-}
-
 /* As a target of an encoder-decoder. */
 static hsc_status encode_target(const hsc__score *j, question *q, int index, const json_t *choice, hsc_error *err)
 {
@@ -45,7 +40,8 @@ static hsc_status encode_target(const hsc__score *j, question *q, int index, con
                                err));
     e->ids = list.ids;
     e->n = list.n;
-    if ((size_t)first == list.n) return fail(j, q, err, "a choice is empty: it gives no token");
+    HSC_TRY(hsc__target_fits(&j->opened, list.n, err));
+    if ((size_t)first == list.n) return hsc__fail(err, HSC_EFORMAT, 0, "a choice is empty: it gives no token");
     q->list[index] = (hsc_continuation){.ids = e->ids, .n = (int)list.n, .first = first};
     q->n_bytes[index] = json_string_length(choice);
     return HSC_OK;
@@ -74,12 +70,13 @@ static hsc_status encode_choice(const hsc__score *j, const hsc_tokenizer *tokeni
     hsc__string text = {0};
     hsc_error why = {0};
     size_t n = json_string_length(prompt);
-    if (!n) return fail(j, q, err, "the prompt gives no token: there is nothing that a choice could follow");
+    if (!n)
+        return hsc__fail(err, HSC_EFORMAT, 0, "the prompt gives no token: there is nothing that a choice could follow");
     hsc__string_add(&text, json_string_value(prompt), n);
     hsc__string_add(&text, json_string_value(choice), json_string_length(choice));
     hsc_status status = hsc__fail_memory(err, n, "a choice");
     if (!text.failed) status = hsc__score_encode(j, tokenizer, &text, n, &q->encodings[index], &q->list[index], &why);
-    if (!text.failed && status == HSC_EINVAL) status = fail(j, q, err, why.message);
+    if (!text.failed && status == HSC_EINVAL) status = hsc__fail(err, HSC_EFORMAT, 0, "%s", why.message);
     else if (!text.failed && status != HSC_OK) status = hsc__fail(err, status, why.offset, "%s", why.message);
     hsc__string_free(&text);
     q->n_bytes[index] = json_string_length(choice);
@@ -87,21 +84,21 @@ static hsc_status encode_choice(const hsc__score *j, const hsc_tokenizer *tokeni
 }
 
 /* A number from 0, or the text of a choice. */
-static hsc_status read_answer(const hsc__score *j, question *q, const json_t *item, const json_t *choices,
-                              hsc_error *err)
+static hsc_status read_answer(question *q, const json_t *item, const json_t *choices, hsc_error *err)
 {
     const json_t *answer = json_object_get(item, "answer");
     q->answer = -1;
     if (!answer || json_is_null(answer)) return HSC_OK;
     if (json_is_integer(answer)) {
         json_int_t value = json_integer_value(answer);
-        if (value < 0 || value >= q->n_choices) return fail(j, q, err, "answer is not the number of a choice, from 0");
+        if (value < 0 || value >= q->n_choices)
+            return hsc__fail(err, HSC_EFORMAT, 0, "answer is not the number of a choice, from 0");
         q->answer = (int)value;
         return HSC_OK;
     }
     for (int i = 0; i < q->n_choices; i++)
         if (json_equal(json_array_get(choices, (size_t)i), answer)) q->answer = i;
-    return q->answer >= 0 ? HSC_OK : fail(j, q, err, "answer is neither a choice's number nor its text");
+    return q->answer >= 0 ? HSC_OK : hsc__fail(err, HSC_EFORMAT, 0, "answer is neither a choice's number nor its text");
 }
 
 /* The prompt is the source of every choice; the session has room for just these. */
@@ -116,10 +113,8 @@ static hsc_status read_source(hsc__score *j, question *q, const hsc_tokenizer *t
     for (int i = 0; i < q->n_choices; i++) longest = q->list[i].n > longest ? q->list[i].n : longest;
     hsc_session_free(j->session);
     j->session = NULL;
-    if (status == HSC_OK && e.n == 0) status = fail(j, q, err, "the prompt gives no token");
+    if (status == HSC_OK && e.n == 0) status = hsc__fail(err, HSC_EFORMAT, 0, "the prompt gives no token");
     if (status == HSC_OK) status = hsc__source_fits(&j->opened, e.n, err);
-    if (status == HSC_OK && longest > j->opened.config->n_ctx)
-        status = fail(j, q, err, "a choice is longer than the context");
     if (status == HSC_OK) {
         hsc_session_options session = hsc__pass_session(&j->o->pass, j->o->threads, longest);
         session.max_seqs = q->n_choices < MAX_AT_ONCE ? q->n_choices : MAX_AT_ONCE;
@@ -137,18 +132,18 @@ static hsc_status read_question(hsc__score *j, question *q, const json_t *item, 
     const json_t *prompt = json_object_get(item, "prompt"), *choices = json_object_get(item, "choices");
     size_t n = json_array_size(choices);
     HSC_TRY(hsc__cli_tokenizer(&j->opened, &tokenizer, err));
-    if (!json_is_object(item)) return fail(j, q, err, "is not a JSON object");
-    if (!json_is_string(prompt)) return fail(j, q, err, "prompt is missing or not a text");
-    if (n < 1 || n > MAX_CHOICES) return fail(j, q, err, "choices is not a list of 1 to 256 texts");
+    if (!json_is_object(item)) return hsc__fail(err, HSC_EFORMAT, 0, "is not a JSON object");
+    if (!json_is_string(prompt)) return hsc__fail(err, HSC_EFORMAT, 0, "prompt is missing or not a text");
+    if (n < 1 || n > MAX_CHOICES) return hsc__fail(err, HSC_EFORMAT, 0, "choices is not a list of 1 to 256 texts");
     q->n_choices = (int)n;
     for (int i = 0; i < q->n_choices; i++) {
         const json_t *choice = json_array_get(choices, (size_t)i);
-        if (!json_is_string(choice)) return fail(j, q, err, "a choice is not a text");
+        if (!json_is_string(choice)) return hsc__fail(err, HSC_EFORMAT, 0, "a choice is not a text");
         HSC_TRY(j->reads_source ? encode_target(j, q, i, choice, err)
                                 : encode_choice(j, tokenizer, q, i, prompt, choice, err));
     }
     if (j->reads_source) HSC_TRY(read_source(j, q, tokenizer, prompt, err));
-    return read_answer(j, q, item, choices, err);
+    return read_answer(q, item, choices, err);
 }
 
 static double scored(const question *q, int index, int way)
@@ -194,12 +189,11 @@ static hsc_status run_line(hsc__score *j, tally *t, question *q, const char *lin
 {
     json_error_t why;
     json_t *item = json_loadb(line, n, JSON_REJECT_DUPLICATES, &why);
-    HSC_FAIL_IF(!item, HSC_EFORMAT, "%s: line %zu: column %d: %s", j->o->choices, q->line, why.column, why.text);
+    HSC_FAIL_IF(!item, HSC_EFORMAT, "column %d: %s", why.column, why.text);
     hsc_status status = read_question(j, q, item, err);
     json_decref(item);
     HSC_TRY(status);
-    status = hsc_score_continuations(j->session, q->list, q->n_choices, err);
-    if (status != HSC_OK) return hsc__fail_prefix(err, status, "%s: line %zu", j->o->choices, q->line);
+    HSC_TRY(hsc_score_continuations(j->session, q->list, q->n_choices, err));
     judge(t, q);
     if (t->items) json_array_append_new(t->items, question_json(q));
     hsc__cli_progress("scored %zu questions", t->n);
@@ -214,6 +208,7 @@ static hsc_status run_lines(hsc__score *j, tally *t, question *q, hsc_error *err
     for (size_t at = 0, n; status == HSC_OK && hsc__next_line(text.data, text.n, &at, &line, &n);) {
         q->line++;
         if (strspn(line, " \t\r\n") < n) status = run_line(j, t, q, line, n, err);
+        if (status != HSC_OK) status = hsc__fail_prefix(err, status, "%s: line %zu", j->o->choices, q->line);
     }
     if (status == HSC_OK && t->n == 0) status = hsc__fail(err, HSC_EFORMAT, 0, "%s: holds no question", j->o->choices);
     hsc__string_free(&text);

@@ -35,12 +35,15 @@ static void note_recast(const hsc_model *model, const char *dtype)
     char seconds[32];
     hsc__format_double(seconds, sizeof seconds, 2, bill.seconds);
     if (bill.n_matrices)
-        hsc__cli_note("%zu matrices became %s in %s s: %llu MiB of this process's own in place of %llu MiB of the file",
-                      bill.n_matrices, dtype, seconds, (unsigned long long)(bill.n_bytes >> 20),
-                      (unsigned long long)(bill.file_bytes >> 20));
+        hsc__cli_note("%zu %s became %s in %s s: %llu MiB of this process's own in place of %llu MiB of the file",
+                      bill.n_matrices, bill.n_matrices == 1 ? "matrix" : "matrices", dtype, seconds,
+                      (unsigned long long)(bill.n_bytes >> 20), (unsigned long long)(bill.file_bytes >> 20));
     else hsc__cli_note("no matrix was converted to %s", dtype);
     if (bill.n_kept)
-        hsc__cli_note("%zu matrices stay as they are: their rows are no whole blocks of %s", bill.n_kept, dtype);
+        hsc__cli_note("%zu %s no whole blocks of %s", bill.n_kept,
+                      bill.n_kept == 1 ? "matrix stays as it is: its rows are"
+                                       : "matrices stay as they are: their rows are",
+                      dtype);
 }
 
 int hsc__cli_open(const hsc__command *command, const char *model, int dtype, bool notes, hsc__opened *out)

@@ -8,19 +8,21 @@
 static void add_header(const hsc__steer *s, hsc__string *out)
 {
     const hsc__steer_options *v = s->options;
-    hsc__string_printf(out,
-                       "%s: steered at %s, compute %s\ndirection: mean over the %s of %zu texts (%s) minus that of %zu "
-                       "(%s); dose 1 adds it to every position but the first\n",
-                       s->opened.name, hsc_site_name(s->site), hsc_compute_name((hsc_compute)v->r.compute),
-                       v->at ? "last tokens" : "tokens but the first", s->toward.n, v->toward, s->away.n, v->away);
+    hsc__string_printf(
+        out,
+        "%s: steered at %s, compute %s\ndirection: mean over the %s of %zu text%s (%s) minus that of %zu "
+        "(%s); dose 1 adds it to every position but the first\n",
+        s->opened.name, hsc_site_name(s->site), hsc_compute_name((hsc_compute)v->r.compute),
+        v->at ? "last tokens" : "tokens but the first", s->toward.n, HSC__PLURAL(s->toward.n), v->toward, s->away.n,
+        v->away);
     if (!s->measured) return;
     hsc__string_text(out, "measured: ");
     hsc__metric_describe(out, &s->metric);
     hsc__string_printf(out, ", in %s; effect = steered minus as it is\n", hsc__metric_unit(&s->metric));
     if (v->pairs) {
         hsc__items_describe(out, &s->items, s->n_clusters);
-        hsc__string_printf(out, "as it is, the model answers rightly %d of %zu times (%.0f %%)\n", s->n_right,
-                           s->items.n, 100.0 * s->n_right / (double)s->items.n);
+        hsc__string_printf(out, "as it is, the model answers rightly %d of %zu time%s (%.0f %%)\n", s->n_right,
+                           s->items.n, HSC__PLURAL(s->items.n), 100.0 * s->n_right / (double)s->items.n);
     }
     hsc__string_printf(out, "as it is: %.4f\n", s->clean);
     if (s->n_controls)

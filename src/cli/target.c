@@ -21,8 +21,16 @@ hsc_status hsc__source_fits(const hsc__opened *opened, size_t n_source, hsc_erro
 {
     const hsc_config *encoder = hsc_model_encoder(opened->model);
     HSC_FAIL_IF(n_source > (size_t)encoder->n_ctx, HSC_EINVAL,
-                "the source has %zu tokens, the encoder of %s sees at most %d (its context)", n_source, opened->name,
-                encoder->n_ctx);
+                "the source has %zu token%s, the encoder of %s sees at most %d (its context)", n_source,
+                HSC__PLURAL(n_source), opened->name, encoder->n_ctx);
+    return HSC_OK;
+}
+
+hsc_status hsc__target_fits(const hsc__opened *opened, size_t n_target, hsc_error *err)
+{
+    HSC_FAIL_IF(n_target > (size_t)opened->config->n_ctx, HSC_EINVAL,
+                "the target has %zu token%s, %s sees at most %d (its context)", n_target, HSC__PLURAL(n_target),
+                opened->name, opened->config->n_ctx);
     return HSC_OK;
 }
 
@@ -133,9 +141,5 @@ hsc_status hsc__target_find(const hsc__opened *opened, const hsc__target_options
     if (status == HSC_OK)
         status = hsc__tokens_from_ids(out, hsc_model_target_tokenizer(opened->model, NULL), &list, err);
     if (!o->ids.ids) hsc__free(list.ids);
-    HSC_TRY(status);
-    HSC_FAIL_IF(out->encoding.n > (size_t)opened->config->n_ctx, HSC_EINVAL,
-                "the target has %zu tokens, %s sees at most %d (its context)", out->encoding.n, opened->name,
-                opened->config->n_ctx);
-    return HSC_OK;
+    return status == HSC_OK ? hsc__target_fits(opened, out->encoding.n, err) : status;
 }

@@ -46,7 +46,8 @@ hsc_status hsc__target_find(const hsc__opened *opened, const hsc__target_options
                             const hsc__pass_options *pass, int n_threads, const hsc_token *source, int n_source,
                             hsc__tokens *out, hsc_error *err);
 
-/* HSC_EINVAL: a source longer than the encoder's context. */
+/* HSC_EINVAL: a source longer than the encoder's context, a target longer than the decoder's. */
 hsc_status hsc__source_fits(const hsc__opened *opened, size_t n_source, hsc_error *err);
+hsc_status hsc__target_fits(const hsc__opened *opened, size_t n_target, hsc_error *err);
 
 #endif

@@ -62,7 +62,7 @@ static int print_table(const hsc_tokenizer *tokenizer, const hsc__tokens *tokens
 {
     hsc__string out = {0};
     size_t n = tokens->encoding.n;
-    hsc__string_printf(&out, "%zu token%s, %zu byte%s\n", n, n == 1 ? "" : "s", n_bytes, n_bytes == 1 ? "" : "s");
+    hsc__string_printf(&out, "%zu token%s, %zu byte%s\n", n, HSC__PLURAL(n), n_bytes, HSC__PLURAL(n_bytes));
     if (n) hsc__string_printf(&out, "  pos      id    from     to  %stoken\n", pair ? "text  segment  " : "");
     for (size_t i = 0; i < n; i++) add_row(&out, tokenizer, tokens, i, pair);
     return hsc__cli_write_string(&out);

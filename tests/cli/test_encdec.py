@@ -5,8 +5,12 @@ import array
 import json
 import random
 import struct
+import sys
 
-from program import COMMANDS, ProgramTest, main, read_safetensors
+from program import COMMANDS, SOURCE as CHECKOUT, ProgramTest, main, read_safetensors
+
+sys.path.insert(0, str(CHECKOUT / "tests" / "golden"))
+import toys  # noqa: E402
 
 D, D_HEAD, HEADS, FF, VOCABULARY, LAYERS = 16, 8, 2, 24, 31, {"encoder": 1, "decoder": 2}
 CONFIG = {"model_type": "t5", "vocab_size": VOCABULARY, "d_model": D, "d_kv": D_HEAD, "d_ff": FF, "num_layers": 1,
@@ -14,8 +18,8 @@ CONFIG = {"model_type": "t5", "vocab_size": VOCABULARY, "d_model": D, "d_kv": D_
 SOURCE, TARGET = "5,9,2,14,3,1", "0,8,4,16"
 
 
-def shapes():
-    yield "shared.weight", [VOCABULARY, D]
+def shapes(vocabulary):
+    yield "shared.weight", [vocabulary, D]
     for side, n_layers in LAYERS.items():
         yield f"{side}.final_layer_norm.weight", [D]
         yield f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight", [32, HEADS]
@@ -32,11 +36,11 @@ def shapes():
             yield f"{at}{ff}.DenseReluDense.wo.weight", [D, FF]
 
 
-def write_t5(folder):
+def write_t5(folder, vocabulary=VOCABULARY):
     folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": vocabulary}))
     draw, header, data = random.Random(1), {}, b""
-    for name, shape in shapes():
+    for name, shape in shapes(vocabulary):
         n = shape[0] * (shape[1] if len(shape) > 1 else 1)
         numbers = array.array("f", [draw.gauss(0, 0.5) if len(shape) > 1 else 1 for _ in range(n)]).tobytes()
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(numbers)]}
@@ -69,6 +73,22 @@ class EncoderDecoder(ProgramTest):
         super().setUp()
         self.model = write_t5(self.folder / "t5")
         self.look = ("look", "-m", self.model, "--ids", SOURCE)
+
+    def test_too_long_lines_are_named(self):
+        model = write_t5(self.folder / "bytes", 256)
+        (model / "tokenizer.json").write_text(json.dumps(toys.byte_tokenizer()))
+        lines, choices = self.folder / "lines.tsv", self.folder / "choices.jsonl"
+        for text, says in (("ab\t" + "x" * 20000, "the target has"), ("x" * 20000 + "\tcd", "the source has")):
+            lines.write_text("ab\tcd\n\n" + text + "\n")
+            done = self.run_program("ablate", "-m", model, "--file", lines, "--heads", "L0H0", "--side", "decoder")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{lines}: line 3: {says} ".encode(), done.stderr)
+        for prompt, choice, says in (("ab", "x" * 20000, "the target has"), ("x" * 20000, "ab", "the source has")):
+            choices.write_text(json.dumps({"prompt": "ab", "choices": ["c", "d"]}) + "\n"
+                               + json.dumps({"prompt": prompt, "choices": ["c", choice]}))
+            done = self.run_program("score", "-m", model, "--choices", choices)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"{choices}: line 2: {says} ".encode(), done.stderr)
 
     def test_look(self):
         cross = self.json(*self.look, "--target-ids", TARGET, "--head", "L1H0", "--top", "6")

@@ -219,7 +219,7 @@ class LeftOut(ScanTest):
         for skipped, words in zip(result["skipped"], ("another line", "after the query", "exactly one")):
             self.assertIn(words, skipped["why"])
         text = self.good("scan", "-m", TINY, path)
-        self.assertIn("1 pairs read the same up to the query", text)
+        self.assertIn("1 pair reads the same up to the query", text)
         self.assertIn("3 lines left out: line 2 (another line has the same tokens)", text)
         self.assertIn("no single head can pass", text)
 
