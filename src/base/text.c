@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 
 #include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,45 @@ void hsc__string_text(hsc__string *s, const char *text)
     hsc__string_add(s, text, strlen(text));
 }
 
+/* How long the text is that the first n bytes of a format make. */
+static size_t length_of(const char *format, size_t n, va_list args)
+{
+    char beginning[1024];
+    va_list again;
+    if (n >= sizeof beginning) return 0; /* no format is so long */
+    memcpy(beginning, format, n);
+    beginning[n] = '\0';
+    va_copy(again, args);
+    int length = hsc__format(NULL, 0, beginning, again);
+    va_end(again);
+    return length > 0 ? (size_t)length : 0;
+}
+
+/* What is no number comes out of printf as "nan" or "-nan", by the processor's mood: "-" takes its place, and the width
+ * that the format gives; numbers are flush right. text[n] is what the format made of args. Returns the new length. */
+static size_t dash_nans(char *text, size_t n, const char *format, va_list args)
+{
+    size_t shorter = 0; /* by how much */
+    for (size_t from = 0, to; format[from]; from = to) {
+        to = from + strcspn(format + from, "%");
+        if (!format[to]) break;
+        size_t number = to, point = to + 1 + strspn(format + to + 1, "-+ #0123456789*");
+        bool wide = memchr(format + to, '*', point - to) || strcspn(format + to, "123456789") < point - to;
+        to = point + strspn(format + point, ".0123456789*hlzjt");
+        to += format[to] != '\0';
+        if (!strchr("fFeEgG", format[to - 1])) continue;
+        size_t start = length_of(format, number, args) - shorter, end = length_of(format, to, args) - shorter;
+        if (end <= start || end > n || text[end - 1] != 'n') continue;
+        size_t kept = wide ? end - start : 1;
+        memset(text + start, ' ', kept);
+        text[start + kept - 1] = '-';
+        memmove(text + start + kept, text + end, n - end + 1);
+        n -= end - start - kept;
+        shorter += end - start - kept;
+    }
+    return n;
+}
+
 void hsc__string_printf(hsc__string *s, const char *format, ...)
 {
     va_list args, again;
@@ -108,8 +148,11 @@ void hsc__string_printf(hsc__string *s, const char *format, ...)
     if (n < 0 || s->failed || hsc__grow(&s->data, &s->capacity, s->n + (size_t)n + 1, 1, NULL) != HSC_OK) {
         s->failed = true;
     } else {
-        hsc__format(s->data + s->n, (size_t)n + 1, format, again);
-        s->n += (size_t)n;
+        va_copy(args, again);
+        hsc__format(s->data + s->n, (size_t)n + 1, format, args);
+        va_end(args);
+        bool has_nan = n > 0 && strstr(s->data + s->n, "nan");
+        s->n += has_nan ? dash_nans(s->data + s->n, (size_t)n, format, again) : (size_t)n;
     }
     va_end(again);
 }
@@ -284,14 +327,20 @@ static locale_t c_locale(void)
     return fresh;
 }
 
+size_t hsc__text_mark(const char *text, size_t n)
+{
+    return n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 bool hsc__next_line(const char *text, size_t n, size_t *at, const char **line, size_t *n_line)
 {
+    if (*at == 0) *at = hsc__text_mark(text, n);
     if (*at >= n) return false;
     const char *start = text + *at, *end = memchr(start, '\n', n - *at);
     size_t length = end ? (size_t)(end - start) : n - *at;
     *at += length + (end != NULL);
     *line = start;
-    *n_line = length && start[length - 1] == '\r' ? length - 1 : length;
+    *n_line = end && length && start[length - 1] == '\r' ? length - 1 : length;
     return true;
 }
 
@@ -325,7 +374,7 @@ static void format_text(char *out, size_t capacity, const char *format, ...)
 
 void hsc__format_double(char *out, size_t capacity, int digits, double value)
 {
-    format_text(out, capacity, "%.*g", digits, value);
+    format_text(out, capacity, "%.*g", digits, isnan(value) ? fabs(value) : value);
 }
 
 void hsc__string_double(hsc__string *s, int digits, double value)

@@ -18,7 +18,11 @@ int hsc__utf8_write(int32_t code_point, char *out);
 /* n, or less when the text ends inside a character that could still become whole: the length up to that character. */
 size_t hsc__utf8_prefix(const char *text, size_t n);
 
-/* The next line of text[*at..n), without "\n" or "\r\n"; *n_line may be 0. Moves *at behind it. False at the end. */
+/* 3 when the text begins with a byte order mark, which some editors put before UTF-8 and which is no part of it; 0. */
+size_t hsc__text_mark(const char *text, size_t n);
+
+/* The next line of text[*at..n), without "\n" or "\r\n"; *n_line may be 0. Moves *at behind it. At the start of the
+ * text, *at = 0, a byte order mark is passed over. False at the end. */
 bool hsc__next_line(const char *text, size_t n, size_t *at, const char **line, size_t *n_line);
 
 bool hsc__utf8_valid(const char *text, size_t n);
@@ -32,7 +36,7 @@ typedef struct hsc__string {
 } hsc__string;
 void hsc__string_add(hsc__string *s, const char *bytes, size_t n);
 void hsc__string_text(hsc__string *s, const char *text);
-/* Floats too come out as in the C locale. */
+/* Floats come out as in the C locale; what is no number is "-", as wide as the format makes it. */
 void hsc__string_printf(hsc__string *s, const char *format, ...) HSC_PRINTF(2, 3);
 /* As hsc__format_double. */
 void hsc__string_double(hsc__string *s, int digits, double value);
@@ -63,8 +67,8 @@ void hsc__text_repr(hsc__string *out, const char *bytes, size_t n);
  * control character. */
 void hsc__text_label(hsc__string *out, const char *bytes, size_t n);
 
-/* strtod and printf("%.*g") in the C locale, whatever setlocale said. hsc__parse_double returns false when the text is
- * not wholly a number. */
+/* strtod and printf("%.*g") in the C locale, whatever setlocale said; "nan" has no sign. hsc__parse_double returns
+ * false when the text is not wholly a number. */
 bool hsc__parse_double(const char *text, double *out);
 void hsc__format_double(char *out, size_t capacity, int digits, double value);
 /* vsnprintf in the C locale. */

@@ -49,13 +49,15 @@ static void add_how(const hsc__ablate *j, hsc__string *out)
     else if (j->donors) hsc__string_text(out, " (the twin)");
 }
 
+/* By HSC__SIDE_*. */
+static const char *const sides[] = {"", "in cross-attention, ", "in the encoder, ", "in the decoder, "};
+
 static void add_header(const hsc__ablate *j, hsc__string *out)
 {
     static const char *const sweeps[] = {"every head in turn", "every layer's attention in turn",
                                          "every layer's MLP in turn", "every layer's attention and MLP in turn",
                                          "every neuron in turn"};
     bool many = j->items.n > 1;
-    static const char *const sides[] = {"", "in cross-attention, ", "in the encoder, ", "in the decoder, "};
     hsc__string_printf(out, "%s: %s", j->opened.name, sides[j->side]);
     if (is_sweep(j)) {
         hsc__string_text(out, sweeps[j->options->sweep]);
@@ -170,7 +172,7 @@ static hsc_status fill_map(const hsc__ablate *j, double *values, hsc__label *row
         n_rows++;
     }
     n_cols = (int)j->n_targets / n_rows;
-    hsc__string_printf(&title, "%s: each %s %s", j->opened.name, columns[sweep],
+    hsc__string_printf(&title, "%s: %seach %s %s", j->opened.name, sides[j->side], columns[sweep],
                        j->options->how == HSC__ABLATE_ZERO ? "zeroed" : "ablated");
     hsc__effect_map map = {.title = title.data,
                            .x_title = columns[sweep],
@@ -228,6 +230,7 @@ static void add_controls(const hsc__ablate *j, hsc__string *out)
         mean += t->effect;
         n++;
     }
+    if (isnan(mean)) low = high = mean;
     if (n)
         hsc__string_printf(out,
                            "Control: %d draws of other heads of the same layers (seed %d): effect %+.4f on average, "

@@ -76,7 +76,7 @@ typedef struct chat {
     int turn;
     char input[4096];
     size_t n_input, at_input;
-    bool input_ended;
+    bool input_begun, input_ended;
 } chat;
 
 /* ---------------------------------------------------------------------------------------------------- messages ---- */
@@ -253,7 +253,8 @@ static line_result read_line(chat *c, hsc__string *line)
         ssize_t got = read(STDIN_FILENO, c->input, sizeof c->input);
         c->input_ended = got <= 0;
         c->n_input = got > 0 ? (size_t)got : 0;
-        c->at_input = 0;
+        c->at_input = c->input_begun ? 0 : hsc__text_mark(c->input, c->n_input);
+        c->input_begun = true;
     }
     if (line->n > before && line->data[line->n - 1] == '\r') line->n--;
     return LINE_READ;

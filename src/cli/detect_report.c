@@ -191,7 +191,7 @@ hsc_status hsc__detect_map(const hsc__detect *detect, hsc__string *out, hsc_erro
     const char *name = hsc_detector_name((hsc_detector)detector);
     hsc__string title = {0};
     double *values = hsc__calloc((size_t)detect->n_heads, sizeof *values);
-    hsc__string_printf(&title, "%s: %s", detect->opened.name, name);
+    hsc__string_printf(&title, "%s%s: %s", detect->opened.name, hsc__cli_stack(&detect->opened), name);
     hsc_status status = HSC_OK;
     if (!values || title.failed) status = hsc__fail_memory(err, sizeof *values, "the map");
     for (int h = 0; status == HSC_OK && h < detect->n_heads; h++)

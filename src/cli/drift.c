@@ -96,7 +96,8 @@ static void add_row(const comparison *c, int head, hsc__string *out)
 static hsc_status draw(const comparison *c, hsc__string *out, hsc_error *err)
 {
     hsc__string title = {0};
-    hsc__string_printf(&title, "%s, %s: Jensen-Shannon distance", c->a.opened.path, c->b.opened.path);
+    hsc__string_printf(&title, "%s, %s%s: Jensen-Shannon distance", c->a.opened.path, c->b.opened.path,
+                       hsc__cli_stack(&c->a.opened));
     hsc__head_map map = {title.data, "distance", c->a.counts.n_layers, c->a.counts.n_heads, c->values};
     hsc_status status = title.failed ? hsc__fail_memory(err, 1, "the title")
                         : out        ? hsc__head_map_show(out, &map, err)

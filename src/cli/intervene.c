@@ -71,7 +71,9 @@ hsc_status hsc__cli_word(const hsc__opened *opened, const char *option, const ch
     size_t pieces = encoding.n;
     hsc_encoding_free(&encoding);
     hsc__string_free(&spaced);
-    HSC_FAIL_IF(!found, HSC_EINVAL, "%s: '%.*s' is %zu tokens of this model, a logit belongs to one: take another word",
+    HSC_FAIL_IF(!found, HSC_EINVAL,
+                "%s: '%.*s' is %zu tokens of this model, a logit belongs to one: take another word, or its "
+                "token by number (#123)",
                 option, (int)n, word, pieces);
     HSC_FAIL_IF(*out >= opened->config->d_vocab, HSC_EINVAL,
                 "%s: '%.*s' is token #%d of the tokenizer, the model has #0 to #%d", option, (int)n, word, (int)*out,

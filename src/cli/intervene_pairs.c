@@ -315,12 +315,10 @@ static hsc_status read_in_order(const hsc__pair_reader *r, const hsc_pairs *pair
 /* Lines of a prompt and its answers, without a twin; or of a source. */
 static bool is_prompts(const hsc__string *text)
 {
-    json_error_t where;
-    size_t start = 0;
-    while (start < text->n && strchr("\r\n", text->data[start])) start++;
-    const char *end = memchr(text->data + start, '\n', text->n - start);
-    size_t n = end ? (size_t)(end - text->data) - start : text->n - start;
-    json_t *object = n && text->data[start] == '{' ? json_loadb(text->data + start, n, 0, &where) : NULL;
+    const char *line;
+    size_t n = 0;
+    for (size_t at = 0; n == 0 && hsc__next_line(text->data, text->n, &at, &line, &n);) continue;
+    json_t *object = n && line[0] == '{' ? json_loadb(line, n, 0, NULL) : NULL;
     bool found = object && (json_object_get(object, "source") ||
                             (json_object_get(object, "prompt") && !json_object_get(object, "twin")));
     json_decref(object);

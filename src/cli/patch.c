@@ -177,7 +177,8 @@ static int check(hsc__patch *j, const hsc__args *args)
     if (n_texts != 1) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
     if (hsc__target_check(&command, &v->target) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (!v->cut && (v->corrupted != NULL) + (v->corrupted_ids.ids != NULL) != 1)
-        return hsc__cli_misuse(&command, "give one of --corrupted and --corrupted-ids");
+        return hsc__cli_misuse(&command, "what is done to the text? give one of --corrupted TEXT, --corrupted-ids IDS "
+                                         "and --cut WORDS, or --pairs FILE in its place");
     if (!v->metric) return hsc__cli_misuse(&command, "--metric is missing: what is measured?");
     if (!hsc__metric_parse(v->metric, &j->metric) || j->metric.kind == HSC__METRIC_LOSS)
         return hsc__cli_misuse(&command, "--metric: '%s' is neither \"logit: A - B\" nor \"logit: A\"", v->metric);

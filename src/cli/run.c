@@ -193,19 +193,15 @@ static hsc_status add_text(job *j, const hsc_tokenizer *tokenizer, const char *t
     return add_sequence(j, encoding->ids, encoding->n, err);
 }
 
-/* Lines end in "\n" or "\r\n"; the last need not. */
 static hsc_status add_lines(job *j, const hsc_tokenizer *tokenizer, hsc_encoding *encoding, hsc_error *err)
 {
     hsc__string text = {0};
     hsc_status status = hsc__cli_read(j->v->file, &text, err);
+    const char *bytes;
     size_t line = 0;
-    for (size_t start = 0; status == HSC_OK && start < text.n; line++) {
-        const char *end = memchr(text.data + start, '\n', text.n - start);
-        size_t n = end ? (size_t)(end - text.data) - start : text.n - start;
-        size_t kept = end && n > 0 && text.data[start + n - 1] == '\r' ? n - 1 : n;
-        status = add_text(j, tokenizer, text.data + start, kept, encoding, err);
+    for (size_t at = 0, n; status == HSC_OK && hsc__next_line(text.data, text.n, &at, &bytes, &n); line++) {
+        status = add_text(j, tokenizer, bytes, n, encoding, err);
         if (status != HSC_OK) status = hsc__fail_prefix(err, status, "%s: line %zu", j->v->file, line + 1);
-        start += n + 1;
     }
     if (status == HSC_OK && line == 0) status = hsc__fail(err, HSC_EINVAL, 0, "%s: holds no text", j->v->file);
     hsc__string_free(&text);

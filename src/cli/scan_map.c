@@ -8,8 +8,8 @@ static hsc_status draw(const hsc__scan *scan, hsc__string *out, hsc_error *err)
 {
     hsc__string title = {0};
     double *values = hsc__calloc((size_t)scan->n_heads, sizeof *values);
-    hsc__string_printf(&title, "%s: |shift| over %d pair%s", scan->opened.name, scan->counts.n_used,
-                       HSC__PLURAL(scan->counts.n_used));
+    hsc__string_printf(&title, "%s%s: |shift| over %d pair%s", scan->opened.name, hsc__cli_stack(&scan->opened),
+                       scan->counts.n_used, HSC__PLURAL(scan->counts.n_used));
     hsc_status status = HSC_OK;
     if (!values || title.failed) status = hsc__fail_memory(err, (size_t)scan->n_heads * sizeof *values, "the map");
     for (int h = 0; status == HSC_OK && h < scan->n_heads; h++) values[h] = fabs(scan->heads[h].shift);

@@ -85,6 +85,11 @@ const hsc_config *hsc__cli_reader(const hsc__opened *opened)
     return encoder ? encoder : opened->config;
 }
 
+const char *hsc__cli_stack(const hsc__opened *opened)
+{
+    return hsc_model_encoder(opened->model) ? ", encoder" : "";
+}
+
 void hsc__cli_close(hsc__opened *opened)
 {
     hsc_model_close(opened->model);
@@ -231,6 +236,9 @@ hsc_status hsc__cli_read_text(const char *argument, const char *file, hsc__strin
         return HSC_OK;
     }
     HSC_TRY(hsc__cli_read(file, out, err));
+    size_t mark = hsc__text_mark(out->data, out->n);
+    out->n -= mark;
+    if (mark) memmove(out->data, out->data + mark, out->n + 1);
     if (!out->n || out->data[out->n - 1] != '\n') return HSC_OK;
     out->n--;
     if (out->n && out->data[out->n - 1] == '\r') out->n--;

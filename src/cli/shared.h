@@ -24,6 +24,8 @@ typedef struct hsc__opened {
 int hsc__cli_open(const hsc__command *command, const char *model, int dtype, bool notes, hsc__opened *out);
 /* The stack that reads a text by itself: an encoder-decoder's encoder. */
 const hsc_config *hsc__cli_reader(const hsc__opened *opened);
+/* How a title names that stack behind the model: ", encoder"; "" where there is one alone. */
+const char *hsc__cli_stack(const hsc__opened *opened);
 void hsc__cli_close(hsc__opened *opened);
 
 /* Bytes that patterns may take: n x n weights can outgrow the machine, and a message is better than the system's
@@ -61,7 +63,7 @@ enum { HSC__READ_LIMIT = 1 << 30 };
 hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err);
 
 /* The text of an argument, of standard input when the argument is "-", or of `file` when it is not NULL. One line end
- * at the end of a file is how files end and is left out. */
+ * at the end of a file is how files end and is left out, and so is a byte order mark at its start. */
 hsc_status hsc__cli_read_text(const char *argument, const char *file, hsc__string *out, hsc_error *err);
 
 /* The flags of hsc_encode that --no-special and --parse-special mean: special tokens are added and not parsed unless

@@ -284,6 +284,7 @@ static void read_points(hsc__steer *s, const double *table, const hsc_interval *
             point->control_low = fmin(point->control_low, effect);
             point->control_high = fmax(point->control_high, effect);
         }
+        if (isnan(point->control)) point->control_low = point->control_high = (double)NAN;
         for (size_t i = 0; i < s->items.n; i++) point->n_right += s->values[i * (n + 1) + p * kinds] > 0;
     }
 }

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "formats/content.h"
 
 #include <math.h>
@@ -35,7 +36,7 @@ static size_t too_deep(const char *text, size_t n)
 hsc_status hsc__json_parse(json_t **out, const char *text, size_t n, const char *path, hsc_error *err)
 {
     *out = NULL;
-    size_t skipped = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    size_t skipped = hsc__text_mark(text, n);
     text += skipped;
     n -= skipped;
     size_t deep = too_deep(text, n);

@@ -107,9 +107,6 @@ static bool is_jsonl(const char *bytes, size_t n)
 
 static hsc_status read_pairs(hsc_pairs *pairs, const char *bytes, size_t n, const char *cluster_field, hsc_error *err)
 {
-    size_t mark = n >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0; /* a byte order mark is no text */
-    bytes += mark;
-    n -= mark;
     bool jsonl = is_jsonl(bytes, n);
     HSC_FAIL_IF(cluster_field && !jsonl, HSC_EFORMAT,
                 "%s: marked text has no fields, so there is none called '%s' to make clusters by", pairs->name,

@@ -77,7 +77,7 @@ static void find_in_model(const char *text, size_t n, size_t i, hsc__json_range 
 void hsc__json_find_lists(const char *text, size_t n, hsc__json_range *vocab, hsc__json_range *merges)
 {
     *vocab = *merges = (hsc__json_range){0};
-    size_t i = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0, key, key_n;
+    size_t i = hsc__text_mark(text, n), key, key_n;
     while (next_member(text, n, &i, &key, &key_n)) {
         if (is_key(text, key, key_n, "model") && text[i] == '{') {
             find_in_model(text, n, i, vocab, merges);

@@ -44,7 +44,7 @@ static hsc_status load_config(json_t **out, const char *path, hsc_error *err)
     char *text;
     size_t n;
     HSC_TRY(hsc__read_file(&text, &n, path, HSC__TOKENIZER_FILE_LIMIT, err));
-    size_t mark = n >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    size_t mark = hsc__text_mark(text, n);
     *out = json_loadb(text + mark, n - mark, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, NULL);
     hsc_status status = *out ? HSC_OK : hsc__json_parse(out, text, n, path, err); /* which says what is wrong */
     hsc__free(text);

@@ -31,7 +31,7 @@ hsc_status hsc__load_vocab_json(hsc_tokenizer *t, const char *path, hsc_error *e
 {
     size_t n;
     HSC_TRY(hsc__read_file(&t->files[0], &n, path, HSC__TOKENIZER_FILE_LIMIT, err));
-    size_t start = n >= 3 && memcmp(t->files[0], "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    size_t start = hsc__text_mark(t->files[0], n);
     hsc__json_reader reader = {t->files[0], start, n, &t->arena, path, "vocabulary"};
     HSC_TRY(hsc__json_read_vocab(&reader, &t->vocab, err));
     for (; reader.at < n; reader.at++)

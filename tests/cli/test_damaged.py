@@ -5,6 +5,7 @@ is no JSON; what is refused is refused in one line that names the file."""
 import json
 import math
 import random
+import re
 import sys
 
 import test_encdec
@@ -31,6 +32,10 @@ class Damaged(ProgramTest):
             self.assertTrue(done.stderr.decode().splitlines()[-1].startswith("headscope: "), (words, done.stderr))
         elif "--json" in words:
             json.loads(done.stdout, parse_constant=no_constant)
+        said = (done.stdout + done.stderr).decode(errors="replace")
+        if words[0] != "embed":  # whose numbers are read by programs
+            self.assertIsNone(re.search(r"\bnan\b", said), (words, said))  # what is no number shows as "-"
+        self.assertNotIn("-nan", said, words)
         return done.returncode
 
 

@@ -316,6 +316,42 @@ static void test_numbers_in_a_locale_with_a_comma(void **state)
     setlocale(LC_ALL, "C");
 }
 
+static void test_no_number_is_a_dash(void **state)
+{
+    (void)state;
+    hsc__string s = {0};
+    double nan = strtod("nan", NULL);
+    hsc__string_printf(&s, "%s %.3f %+9.4f|%*.*f (%+.2f to %.1e) %d %% %8s %5.1f nan", "banana", nan, -nan, 6, 2, nan,
+                       -nan, -nan, 7, "nan", 1.25);
+    assert_string_equal(s.data, "banana -         -|     - (- to -) 7 %      nan   1.2 nan");
+    hsc__string_text(&s, ".");
+    assert_int_equal(strlen(s.data), s.n);
+    hsc__string_free(&s);
+    hsc__string_double(&s, 9, -nan);
+    assert_string_equal(s.data, "nan");
+    hsc__string_free(&s);
+}
+
+static void test_lines(void **state)
+{
+    (void)state;
+    static const char text[] = "\xEF\xBB\xBF"
+                               "one\r\n\n\xEF\xBB\xBF"
+                               "two";
+    static const char *const want[] = {"one", "",
+                                       "\xEF\xBB\xBF"
+                                       "two"};
+    const char *line;
+    size_t at = 0, n, i = 0;
+    for (; hsc__next_line(text, sizeof text - 1, &at, &line, &n); i++) {
+        assert_int_equal(n, strlen(want[i]));
+        assert_memory_equal(line, want[i], n);
+    }
+    assert_int_equal(i, 3);
+    at = 0;
+    assert_false(hsc__next_line(text, 3, &at, &line, &n)); /* a file of nothing else */
+}
+
 static void test_string_stays_whole_when_memory_runs_out(void **state)
 {
     (void)state;
@@ -357,6 +393,8 @@ int main(void)
         cmocka_unit_test(test_cut_never_inside_a_character),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_numbers_in_a_locale_with_a_comma),
+        cmocka_unit_test(test_no_number_is_a_dash),
+        cmocka_unit_test(test_lines),
         cmocka_unit_test(test_string_stays_whole_when_memory_runs_out),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
