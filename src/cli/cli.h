@@ -250,9 +250,14 @@ bool hsc__cli_colours(FILE *stream);
 /* Cells of the terminal that standard output goes to; 80 when it is none. */
 int hsc__cli_width(void);
 
-/* Rewrites one line on standard error when it is a terminal; else nothing. Messages clear it first. */
+/* Rewrites one line on standard error when it is a terminal; messages clear it first. Ctrl-C says it on any standard
+ * error: "headscope: stopped (ablating: text 3 of 20)". */
 void hsc__cli_progress(const char *format, ...) HSC_PRINTF(1, 2);
 void hsc__cli_progress_end(void);
+/* What Ctrl-C says from here on, to the end of the progress; nothing is shown before. */
+void hsc__cli_at(const char *format, ...) HSC_PRINTF(1, 2);
+/* Whether it adds that the same command goes on from there. */
+void hsc__cli_goes_on(bool does);
 
 /* While held, Ctrl-C waits (a second one does not): around the writing of files, so that nothing half-written stays.
  * Letting go ends the program with 130 when Ctrl-C came meanwhile. Not nested. */

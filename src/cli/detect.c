@@ -75,11 +75,14 @@ hsc_status hsc__corpus_read(hsc__corpus *corpus, const char *path, hsc_error *er
         HSC_TRY(hsc__map_open(&corpus->map, path, err));
         corpus->text = (const char *)corpus->map.data;
         corpus->n = (size_t)corpus->map.size;
-        return HSC_OK;
+    } else {
+        HSC_TRY(hsc__cli_read(path, &corpus->read, err));
+        corpus->text = corpus->read.data;
+        corpus->n = corpus->read.n;
     }
-    HSC_TRY(hsc__cli_read(path, &corpus->read, err));
-    corpus->text = corpus->read.data;
-    corpus->n = corpus->read.n;
+    size_t mark = hsc__text_mark(corpus->text, corpus->n);
+    corpus->text += mark;
+    corpus->n -= mark;
     return HSC_OK;
 }
 
@@ -143,7 +146,9 @@ hsc_status hsc__detect_heads(hsc__detect *detect, hsc_error *err)
     if (!detect->options->db || !hsc__team_speaks()) return run_heads(detect, NULL, err);
     HSC_TRY(hsc__detect_db_open(&db, detect, err));
     hsc_detect_store store = hsc__detect_db_store(db);
+    hsc__cli_goes_on(true);
     hsc_status status = run_heads(detect, &store, err);
+    hsc__cli_goes_on(false);
     if (status == HSC_OK) status = hsc__detect_db_finish(db, detect, err);
     hsc__detect_db_close(db);
     return status;

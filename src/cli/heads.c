@@ -139,13 +139,11 @@ void hsc__counting_start(hsc__counting *counting)
     clock_gettime(CLOCK_MONOTONIC, &counting->started);
 }
 
-int hsc__counting_tell(void *counting, int n_done, int n_all)
+static void show_counting(hsc__counting *c, int n_done, int n_all)
 {
-    hsc__counting *c = counting;
     bool terminal = hsc__cli_terminal(stderr);
-    if (c->n_first < 0) c->n_first = n_done;
     double t = seconds_since(&c->started), rate = (n_done - c->n_first) / fmax(t, 1e-9);
-    if (n_done == c->n_first || t < 1 || t - c->shown < (terminal ? 0.2 : 10)) return 0;
+    if (n_done == c->n_first || t < 1 || t - c->shown < (terminal ? 0.2 : 10)) return;
     c->shown = t;
     char line[512], end[64] = "";
     if (n_all) snprintf(end, sizeof end, ", %.0f s left", (n_all - n_done) / rate);
@@ -155,6 +153,15 @@ int hsc__counting_tell(void *counting, int n_done, int n_all)
     else snprintf(line, sizeof line, "%s %d, %.0f %s a second", c->thing, n_done, c->per_thing * rate, c->unit);
     if (terminal) hsc__cli_progress("%s: %s", c->path, line);
     else hsc__cli_note("%s: %s", c->path, line);
+}
+
+int hsc__counting_tell(void *counting, int n_done, int n_all)
+{
+    hsc__counting *c = counting;
+    if (c->n_first < 0) c->n_first = n_done;
+    show_counting(c, n_done, n_all);
+    if (n_all) hsc__cli_at("%s: %s %d of %d", c->path, c->thing, n_done, n_all);
+    else hsc__cli_at("%s: %s %d", c->path, c->thing, n_done);
     return 0;
 }
 

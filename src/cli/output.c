@@ -12,21 +12,62 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static bool progress_shown;
-static atomic_bool interrupt_held, interrupted; /* Ctrl-C may come to any thread, so sig_atomic_t is not enough */
+/* Ctrl-C may come to any thread, so sig_atomic_t is not enough. */
+static atomic_bool progress_shown, interrupt_held, interrupted;
 
-/* Only what a handler may do. A held first Ctrl-C is remembered, every other one ends the program. */
+/* The line that Ctrl-C leaves behind. Two in turn, so that none is written while the handler reads it; NULL: none. */
+static char last_words[2][512];
+static const char *_Atomic last_word;
+static bool goes_on;
+
+/* Only what a signal's handler may do. */
+static void end_interrupted(void)
+{
+    const char *line = last_word;
+    ssize_t written = 0;
+    if (line && progress_shown) written = write(STDERR_FILENO, "\r\033[K", 4);
+    if (line && written >= 0) written = write(STDERR_FILENO, line, strlen(line));
+    (void)written; /* there is nobody left to tell */
+    _exit(HSC__EXIT_INTERRUPTED);
+}
+
+/* A held first Ctrl-C is remembered, every other one ends the program. */
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
     if (interrupt_held && !atomic_exchange(&interrupted, true)) return;
-    _exit(HSC__EXIT_INTERRUPTED);
+    end_interrupted();
 }
 
 void hsc__cli_hold_interrupt(bool held)
 {
     interrupt_held = held;
-    if (!held && interrupted) _exit(HSC__EXIT_INTERRUPTED);
+    if (!held && interrupted) end_interrupted();
+}
+
+void hsc__cli_goes_on(bool does)
+{
+    goes_on = does;
+}
+
+static void HSC_PRINTF(1, 0) set_last_word(const char *format, va_list args)
+{
+    char doing[256];
+    char *line = last_words[last_word == last_words[0]];
+    if (vsnprintf(doing, sizeof doing, format, args) < 0) return;
+    for (char *c = doing; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    snprintf(line, sizeof last_words[0], "headscope: stopped (%s)%s\n", doing,
+             goes_on ? "; the same command goes on from there" : "");
+    last_word = line;
+}
+
+void hsc__cli_at(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    set_last_word(format, args);
+    va_end(args);
 }
 
 bool hsc__cli_interrupted(void)
@@ -162,8 +203,11 @@ int hsc__cli_width(void)
 
 void hsc__cli_progress(const char *format, ...)
 {
-    if (!hsc__cli_terminal(stderr)) return;
     va_list args;
+    va_start(args, format);
+    set_last_word(format, args);
+    va_end(args);
+    if (!hsc__cli_terminal(stderr)) return;
     va_start(args, format);
     fputs("\r\033[K", stderr);
     vfprintf(stderr, format, args);
@@ -174,6 +218,7 @@ void hsc__cli_progress(const char *format, ...)
 
 void hsc__cli_progress_end(void)
 {
+    if (!interrupted) last_word = NULL;
     if (!progress_shown) return;
     fputs("\r\033[K", stderr);
     fflush(stderr);

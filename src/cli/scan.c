@@ -168,7 +168,10 @@ static hsc_status run_main(hsc__scan *scan, hsc__scan_db **db, hsc_error *err)
     if (!scan->options->db || !hsc__team_speaks()) return run_file(scan, &scan->main, NULL, err);
     HSC_TRY(hsc__scan_db_open(db, scan, scan->main.path, err));
     hsc_scan_store store = hsc__scan_db_store(*db);
-    return run_file(scan, &scan->main, &store, err);
+    hsc__cli_goes_on(true);
+    hsc_status status = run_file(scan, &scan->main, &store, err);
+    hsc__cli_goes_on(false);
+    return status;
 }
 
 /* ------------------------------------------------------------------------------------------------------- figures ----

@@ -194,7 +194,8 @@ class Table(ProgramTest):
         self.assertIsNone(process.poll())
         process.send_signal(signal.SIGINT)
         rest = process.communicate(timeout=60 * PATIENCE)
-        self.assertEqual((process.returncode, rest), (130, (b"", b"")))
+        self.assertEqual((process.returncode, rest[0]), (130, b""))
+        self.assertRegex(rest[1], rb"\A(headscope: stopped \(tg\d+[^\n]*\)\n)?\Z")
 
     def test_progress_on_a_terminal_alone(self):
         master, slave = pty.openpty()
