@@ -262,6 +262,7 @@ typedef struct hsc_export_options {
     hsc_site site;
     int layer; /* -1: every layer; ignored for a site that exists once */
     hsc_export_rows rows;
+    double room; /* bytes that the maps of one text may take; 0: no limit */
     hsc_corpus_fn next;
     void *user;                                             /* of next and tell */
     int (*tell)(void *user, int64_t n_done, int64_t n_all); /* texts; non-zero stops with HSC_ECANCELED; may be NULL */
@@ -275,10 +276,16 @@ typedef struct hsc_export_counts {
 /*
  * Writes a site's rows over a corpus, for probes, as an .npz: `resid_post.4` [n_rows][row] float32, an array a layer,
  * and an index of the rows, `text` (its label), `position` and `token` [n_rows] int32 (position and token -1 for a
- * mean). An .npy holds one layer's rows alone. Texts are packed; memory grows neither with their number nor with the
- * file. The file appears when it is whole. HSC_EINVAL: a site that is not made of rows or that the model lacks, several
- * layers in an .npy, a text without tokens, a corpus without texts. What next returns. As hsc_forward and
- * hsc_write_arrays besides. counts may be NULL.
+ * mean). An .npy holds one layer's rows alone.
+ *
+ * attn_scores and pattern are maps whose shape is the text's: `pattern.4` [n_weights] has [n_heads][n_query][n_key] of
+ * each text end to end, `shape` [n_texts][3] says which, and `text` [n_texts] and `token` [n_tokens], the ids of all
+ * texts end to end, stand beside; of HSC_EXPORT_LAST n_query is 1.
+ *
+ * Texts are packed; memory grows neither with their number nor with the file. The file appears when it is whole.
+ * HSC_EINVAL: a site that is made neither of rows nor of maps or that the model lacks, several layers or maps in an
+ * .npy, a mean of maps, maps of a text beyond `room`, a text without tokens, a corpus without texts. What next returns.
+ * As hsc_forward and hsc_write_arrays besides. counts may be NULL.
  */
 HSC_API HSC_MUST_CHECK hsc_status hsc_export(const hsc_model *model, const char *path,
                                              const hsc_export_options *options, hsc_export_counts *counts,

@@ -17,8 +17,7 @@ typedef struct values {
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(values, model),
     OPTION("site", 0, HSC__OPT_TEXT, "SITE", site, 0, 0,
-           "What is saved: resid_post (default), z, mlp_post, ln_final, ...; `run --sites help` lists them. Not "
-           "attn_scores and pattern, which are no rows."),
+           "What is saved: resid_post (default), z, mlp_post, pattern, ...; `run --sites help` lists them."),
     OPTION("layer", 'l', HSC__OPT_LAYERS, "LAYER", layers, 0, 0, "One layer. Default: every layer, an array each."),
     OPTION("rows", 0, HSC__OPT_CHOICE, "all|last|mean", rows, 0, 0,
            "Of each text every token (default), the last one, or the mean over all but the first."),
@@ -40,6 +39,8 @@ static const hsc__command command = {
         "Saves a site's activations over a corpus, a text a line, for a probe to be trained on. In an .npz stand "
         "resid_post.4 [rows][d_model] (layers from 0) and the index of the rows: text, the number of its line from 0, "
         "position and token.\n"
+        "pattern and attn_scores are maps as large as the text. pattern.4 holds them end to end, and shape [texts][3] "
+        "says what each is: heads, queries, keys. text has the lines' numbers, token all texts' ids end to end.\n"
         "The file is written as the texts go by: memory does not grow with the corpus. A text longer than the context "
         "is cut there, and a note says how many were.",
     .options = options,
@@ -47,7 +48,10 @@ static const hsc__command command = {
     .examples = "headscope export -m gpt2 texts.txt --layer L6 --rows last -o last.npz\n"
                 "    a row a line: numpy.load(\"last.npz\")[\"resid_post.6\"]\n"
                 "headscope export -m gpt2 texts.txt --site mlp_post --layer L0 -o neurons.npz\n"
-                "    every token's neurons",
+                "    every token's neurons\n"
+                "headscope export -m gpt2 texts.txt --site pattern --layer L5 -o maps.npz\n"
+                "    z = numpy.load(\"maps.npz\"); ends = z[\"shape\"].prod(1, dtype=int).cumsum()\n"
+                "    maps = [m.reshape(s) for m, s in zip(numpy.split(z[\"pattern.5\"], ends), z[\"shape\"])]",
     .min_args = 1,
     .max_args = 1,
     .missing = "the corpus is missing: a file with a text a line",
@@ -84,6 +88,9 @@ static hsc_status read_line(corpus *c, int *is_end, hsc_error *err)
                 "%s: has a line of more than %d bytes, the most that is read as one text", c->path,
                 (int)HSC__READ_LIMIT);
     *is_end = byte == EOF && c->line.n == 0;
+    size_t mark = c->number == 0 ? hsc__text_mark(c->line.data, c->line.n) : 0;
+    if (mark) memmove(c->line.data, c->line.data + mark, c->line.n - mark);
+    c->line.n -= mark;
     while (c->line.n && c->line.data[c->line.n - 1] == '\r') c->line.n--;
     return HSC_OK;
 }
@@ -120,6 +127,7 @@ static hsc_status run(const values *v, const hsc__opened *opened, corpus *c, hsc
                             .site = hsc_site_find(v->site),
                             .layer = v->layers.n ? v->layers.range[0].first : -1,
                             .rows = (hsc_export_rows)v->rows,
+                            .room = hsc__cli_room(),
                             .next = next_line,
                             .user = c,
                             .tell = tell};

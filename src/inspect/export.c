@@ -1,6 +1,7 @@
 /*
  * A site's rows over a corpus into a file. The corpus is read twice: once to count rows, which lays the file out, and
  * once to fill it. Texts go through the model in packs, and what a pack recorded is written before the next one runs.
+ * Maps of attention differ in shape from text to text: they stand end to end, and their shapes beside them.
  */
 #include "base/status.h"
 #include "formats/array_stream.h"
@@ -12,6 +13,9 @@
 
 enum { PACK_TEXTS = 64, PACK_TOKENS = 512, INDEX_ARRAYS = 3 };
 
+/* Numbers of the maps that a pack of several texts may hold. */
+enum { PACK_WEIGHTS = 1 << 24 };
+
 typedef struct run {
     const hsc_model *model;
     const hsc_config *config;
@@ -20,7 +24,9 @@ typedef struct run {
     hsc_session *session;
     int first_layer, n_layers, row;
     bool indexed; /* an .npz */
+    bool maps;    /* [n_heads][n_query][n_key] a text */
     int longest;
+    int64_t n_tokens_all, n_weights; /* of maps: of all texts together */
     hsc_export_counts counts;
     /* The pack in the making. */
     hsc_token *ids;
@@ -28,6 +34,7 @@ typedef struct run {
     float *means;   /* [PACK_TEXTS][row] */
     size_t ids_capacity, index_capacity;
     int lengths[PACK_TEXTS], n_texts, n_tokens;
+    int64_t n_recorded; /* numbers of its maps */
     int32_t labels[PACK_TEXTS];
 } run;
 
@@ -39,7 +46,11 @@ static hsc_status check(run *r, const char *path, hsc_error *err)
     HSC_FAIL_IF((unsigned)o->site >= HSC_N_SITES || !hsc_model_has_site(r->model, o->site), HSC_EINVAL,
                 "a model of architecture %s has no such site", r->config->arch);
     r->row = hsc_site_row(r->model, o->site);
-    HSC_FAIL_IF(!r->row, HSC_EINVAL, "%s is not made of rows: `run` saves it text by text", hsc_site_name(o->site));
+    r->maps = hsc_site_is_map(o->site);
+    HSC_FAIL_IF(!r->row && !r->maps, HSC_EINVAL, "%s is not made of rows: `run` saves it text by text",
+                hsc_site_name(o->site));
+    HSC_FAIL_IF(r->maps && o->rows == HSC_EXPORT_MEAN, HSC_EINVAL,
+                "the rows of %s have the text's length: texts have no mean of them", hsc_site_name(o->site));
     HSC_FAIL_IF(each && (o->layer < -1 || o->layer >= r->config->n_layers), HSC_EINVAL,
                 "layer %d does not exist, the model has %d", o->layer, r->config->n_layers);
     HSC_FAIL_IF((unsigned)o->rows > HSC_EXPORT_MEAN, HSC_EINVAL, "rows is %d, 0 to 2 are accepted", (int)o->rows);
@@ -47,6 +58,8 @@ static hsc_status check(run *r, const char *path, hsc_error *err)
     r->first_layer = each && o->layer >= 0 ? o->layer : 0;
     r->n_layers = each && o->layer < 0 ? r->config->n_layers : 1;
     r->indexed = n >= 4 && strcmp(path + n - 4, ".npz") == 0;
+    HSC_FAIL_IF(r->maps && !r->indexed, HSC_EINVAL,
+                "%s: %s differs in shape from text to text: an .npz holds the shapes", path, hsc_site_name(o->site));
     return HSC_OK;
 }
 
@@ -60,6 +73,18 @@ static hsc_status next_text(run *r, int64_t index, hsc_corpus_text *text, int *i
     return HSC_OK;
 }
 
+/* Queries of a text whose maps are written. */
+static int n_queries(const run *r, int n)
+{
+    return r->options->rows == HSC_EXPORT_ALL ? n : 1;
+}
+
+/* Numbers of one layer's map of a text, as it is recorded. */
+static int64_t map_size(const run *r, int n)
+{
+    return (int64_t)r->config->n_heads * n * n;
+}
+
 static hsc_status count_rows(run *r, hsc_error *err)
 {
     for (;;) {
@@ -69,15 +94,34 @@ static hsc_status count_rows(run *r, hsc_error *err)
         if (is_end) break;
         int n = text.n_tokens > r->config->n_ctx ? r->config->n_ctx : text.n_tokens;
         r->counts.n_cut += n < text.n_tokens;
-        r->counts.n_rows += r->options->rows == HSC_EXPORT_ALL ? n : 1;
+        r->counts.n_rows += n_queries(r, n);
+        r->n_tokens_all += n;
+        r->n_weights += (int64_t)r->config->n_heads * n_queries(r, n) * n;
         r->counts.n_texts++;
         if (n > r->longest) r->longest = n;
     }
     HSC_FAIL_IF(!r->counts.n_texts, HSC_EINVAL, "the corpus has no texts");
+    double most = 4.0 * (double)map_size(r, r->longest) * r->n_layers;
+    HSC_FAIL_IF(r->maps && r->options->room > 0 && most > r->options->room, HSC_EINVAL,
+                "the maps of the longest text, %d tokens, take %.1f GiB; there is room for %.1f: take one layer",
+                r->longest, most / (1 << 30), r->options->room / (1 << 30));
     return HSC_OK;
 }
 
 /* ----------------------------------------------------------------------------------------------------- writing ---- */
+
+/* Maps end to end, and "text" and "shape" a text, "token" a token. */
+static void lay_out_maps(const run *r, hsc_named_array *arrays)
+{
+    hsc_named_array *index = arrays + r->n_layers;
+    for (int i = 0; i < r->n_layers; i++) {
+        arrays[i].n_dims = 1;
+        arrays[i].shape[0] = r->n_weights;
+    }
+    index[0] = (hsc_named_array){"text", HSC_I32, 1, {r->counts.n_texts}, NULL};
+    index[1] = (hsc_named_array){"shape", HSC_I32, 2, {r->counts.n_texts, 3}, NULL};
+    index[2] = (hsc_named_array){"token", HSC_I32, 1, {r->n_tokens_all}, NULL};
+}
 
 static hsc_status lay_out(run *r, const char *path, hsc_error *err)
 {
@@ -95,6 +139,7 @@ static hsc_status lay_out(run *r, const char *path, hsc_error *err)
         }
         for (size_t i = (size_t)r->n_layers; i < n; i++)
             arrays[i] = (hsc_named_array){index_names[i - (size_t)r->n_layers], HSC_I32, 1, {r->counts.n_rows}, NULL};
+        if (r->maps) lay_out_maps(r, arrays);
         status = hsc__array_stream_open(&r->stream, path, arrays, n, err);
     }
     hsc__free(arrays);
@@ -130,6 +175,36 @@ static hsc_status write_layer(run *r, int index, hsc_error *err)
     return HSC_OK;
 }
 
+/* Every query's weights, or each head's last row. */
+static hsc_status write_maps(run *r, int index, hsc_error *err)
+{
+    for (int text = 0; text < r->n_texts; text++) {
+        hsc_view view;
+        size_t n = (size_t)r->lengths[text], n_rows = (size_t)n_queries(r, (int)n),
+               n_heads = (size_t)r->config->n_heads;
+        HSC_TRY(hsc_session_activation(r->session, r->options->site, r->first_layer + index, text, &view, err));
+        for (size_t head = 0; head < n_heads; head++) {
+            const float *rows = view.data + (head * n + n - n_rows) * n;
+            HSC_TRY(hsc__array_stream_put(&r->stream, (size_t)index, rows, n_rows * n * sizeof *rows, err));
+        }
+    }
+    return HSC_OK;
+}
+
+static hsc_status write_shapes(run *r, hsc_error *err)
+{
+    size_t first = (size_t)r->n_layers, n = (size_t)r->n_texts;
+    int32_t shapes[PACK_TEXTS][3];
+    for (int text = 0; text < r->n_texts; text++) {
+        shapes[text][0] = r->config->n_heads;
+        shapes[text][1] = n_queries(r, r->lengths[text]);
+        shapes[text][2] = r->lengths[text];
+    }
+    HSC_TRY(hsc__array_stream_put(&r->stream, first, r->labels, n * sizeof *r->labels, err));
+    HSC_TRY(hsc__array_stream_put(&r->stream, first + 1, shapes, n * sizeof *shapes, err));
+    return hsc__array_stream_put(&r->stream, first + 2, r->ids, (size_t)r->n_tokens * sizeof *r->ids, err);
+}
+
 static hsc_status write_index(run *r, hsc_error *err)
 {
     size_t n = 0, at = 0, all = (size_t)r->n_tokens;
@@ -161,21 +236,25 @@ static hsc_status flush(run *r, hsc_error *err)
                        .logits = HSC_LOGITS_NONE};
     hsc_session_reset(r->session);
     HSC_TRY(hsc_forward(r->session, &batch, err));
-    for (int i = 0; i < r->n_layers; i++) HSC_TRY(write_layer(r, i, err));
-    if (r->indexed) HSC_TRY(write_index(r, err));
+    for (int i = 0; i < r->n_layers; i++) HSC_TRY((r->maps ? write_maps : write_layer)(r, i, err));
+    if (r->indexed) HSC_TRY((r->maps ? write_shapes : write_index)(r, err));
     r->n_texts = r->n_tokens = 0;
+    r->n_recorded = 0;
     return HSC_OK;
 }
 
 static hsc_status add_text(run *r, const hsc_corpus_text *text, hsc_error *err)
 {
     int n = text->n_tokens > r->config->n_ctx ? r->config->n_ctx : text->n_tokens;
-    if (r->n_texts == PACK_TEXTS || (r->n_texts && r->n_tokens + n > PACK_TOKENS)) HSC_TRY(flush(r, err));
+    bool full = r->n_texts == PACK_TEXTS || r->n_tokens + n > PACK_TOKENS;
+    if (r->maps) full = full || r->n_recorded + map_size(r, n) * r->n_layers > PACK_WEIGHTS;
+    if (r->n_texts && full) HSC_TRY(flush(r, err));
     HSC_TRY(hsc__grow(&r->ids, &r->ids_capacity, (size_t)(r->n_tokens + n), sizeof *r->ids, err));
     memcpy(r->ids + r->n_tokens, text->ids, (size_t)n * sizeof *r->ids);
     r->labels[r->n_texts] = text->label;
     r->lengths[r->n_texts++] = n;
     r->n_tokens += n;
+    r->n_recorded += map_size(r, n) * r->n_layers;
     return HSC_OK;
 }
 
@@ -206,7 +285,7 @@ static hsc_status run_all(run *r, const char *path, hsc_error *err)
     hsc_record record = {o->site, hsc_site_per_layer(o->site) ? o->layer : 0, -1, -1};
     HSC_TRY(hsc_session_new(&r->session, r->model, &session, err));
     HSC_TRY(hsc_session_record(r->session, &record, err));
-    r->means = hsc__malloc((size_t)PACK_TEXTS * (size_t)r->row * sizeof *r->means);
+    r->means = hsc__calloc((size_t)PACK_TEXTS * (size_t)r->row + 1, sizeof *r->means); /* maps have no rows */
     if (!r->means) return hsc__fail_memory(err, (size_t)PACK_TEXTS * (size_t)r->row * sizeof *r->means, "an export");
     HSC_TRY(lay_out(r, path, err));
     return fill(r, err);

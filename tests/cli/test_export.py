@@ -76,6 +76,28 @@ class Export(ProgramTest):
         got, _ = self.export("--layer", "L0")
         self.assertEqual((got["n_cut"], got["n_rows"]), (1, 512))
 
+    def test_maps(self):
+        """Patterns of every text end to end, their shapes beside them: to the bit those of single runs."""
+        for rows, site in (("all", "pattern"), ("last", "attn_scores")):
+            got, arrays = self.export("--site", site, "--rows", rows)
+            self.assertEqual(set(arrays), {f"{site}.{i}" for i in range(5)} | {"text", "shape", "token"})
+            self.assertEqual(list(arrays["text"].numbers), [i for i, line in enumerate(LINES) if line])
+            at = token = n_rows = 0
+            for i, number in enumerate(arrays["text"].numbers):
+                heads, n_query, n_key = arrays["shape"].row(i)
+                self.assertEqual((heads, n_query), (8, n_key if rows == "all" else 1))
+                if number in (0, 2, 3, 4, 73):
+                    one = self.run_line(LINES[number], site)
+                    self.assertEqual(list(arrays["token"].numbers[token : token + n_key]), list(one["ids"].numbers))
+                    for layer in range(5):
+                        whole = one[f"{site}.{layer}"]
+                        self.assertEqual(whole.shape, [8, n_key, n_key])
+                        want = [x for head in range(8) for query in range(n_key - n_query, n_key)
+                                for x in whole.row(head, query)]
+                        self.assertEqual(list(arrays[f"{site}.{layer}"].numbers[at : at + len(want)]), want)
+                at, token, n_rows = at + heads * n_query * n_key, token + n_key, n_rows + n_query
+            self.assertEqual((got["n_rows"], arrays[f"{site}.0"].shape, arrays["token"].shape), (n_rows, [at], [token]))
+
     def test_stopped(self):
         """Ctrl-C ends it while the corpus is read and while rows are written; nothing stays."""
         self.corpus.write_text((LINES[0] * 8 + "\n") * 60000)
@@ -107,7 +129,8 @@ class Export(ProgramTest):
         self.bad(2, *words, says=["-o FILE"])
         self.bad(2, *words, "-o", "a.txt", says=[".npz or .npy"])
         self.bad(2, *words, "-o", self.out, "--site", "nothing", says=["'nothing'"])
-        self.bad(1, *words, "-o", self.out, "--site", "pattern", says=["not made of rows"])
+        self.bad(1, *words, "-o", self.out, "--site", "pattern", "--rows", "mean", says=["no mean"])
+        self.bad(1, *words, "-o", self.folder / "a.npy", "--site", "pattern", "--layer", "L0", says=["an .npz holds the shapes"])
         self.bad(1, *words, "-o", self.out, "--layer", "L9", says=["layer"])
         self.bad(1, "export", "-m", STORIES, self.folder / "none.txt", "-o", self.out, says=["none.txt"])
         self.corpus.write_text("\n\n")
