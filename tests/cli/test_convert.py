@@ -42,6 +42,40 @@ def untied(seed=1, **shape):
     return config, tensors
 
 
+def blocks(tensors, draw, at, d, linears, norms):
+    """Adds the linear layers {name: (n_out, n_in)} and the norms of one block."""
+    for name, shape in linears.items():
+        tensors[f"{at}{name}.weight"], tensors[f"{at}{name}.bias"] = draw.normal(list(shape)), draw.normal([shape[0]])
+    for name in norms:
+        tensors[f"{at}{name}.weight"], tensors[f"{at}{name}.bias"] = draw.normal([d]), draw.normal([d])
+
+
+def bert(kind="bert", vocab_size=17, d=8, n_ctx=12, segments=2, **more):
+    config = {"model_type": kind, "vocab_size": vocab_size, "hidden_size": d, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "intermediate_size": 20, "max_position_embeddings": n_ctx, "type_vocab_size": segments, **more}
+    draw, prefix = toys.Random(5), "" if kind == "bert" else "roberta."
+    tensors = {f"{prefix}embeddings.{name}_embeddings.weight": draw.normal([n, d]) for name, n in
+               (("word", vocab_size), ("position", n_ctx), ("token_type", segments))}
+    blocks(tensors, draw, f"{prefix}embeddings.", d, {}, ["LayerNorm"])
+    for i in range(2):
+        blocks(tensors, draw, f"{prefix}encoder.layer.{i}.", d,
+               {**{f"attention.self.{x}": (d, d) for x in ("query", "key", "value")}, "attention.output.dense": (d, d),
+                "intermediate.dense": (20, d), "output.dense": (d, 20)}, ["attention.output.LayerNorm", "output.LayerNorm"])
+    return config, tensors
+
+
+def bloom(vocab_size=17, d=12, n_head=3, **more):
+    config = {"model_type": "bloom", "vocab_size": vocab_size, "hidden_size": d, "n_layer": 2, "n_head": n_head, "seq_length": 32, **more}
+    draw, tensors = toys.Random(6), {}
+    tensors["transformer.word_embeddings.weight"] = draw.normal([vocab_size, d])
+    blocks(tensors, draw, "transformer.", d, {}, ["word_embeddings_layernorm", "ln_f"])
+    for i in range(2):
+        blocks(tensors, draw, f"transformer.h.{i}.", d,
+               {"self_attention.query_key_value": (3 * d, d), "self_attention.dense": (d, d), "mlp.dense_h_to_4h": (4 * d, d),
+                "mlp.dense_4h_to_h": (d, 4 * d)}, ["input_layernorm", "post_attention_layernorm"])
+    return config, tensors
+
+
 class Convert(ProgramTest):
     def convert(self, source, target, *options):
         return self.run_program("convert", "-m", source, "-o", target, *options)
@@ -93,6 +127,29 @@ class RoundTrips(Convert):
     def test_llama(self):
         self.there_and_back("grouped", toys.llama())
         self.there_and_back("untied", untied(n_heads=4, n_kv=2, d=24, seed=3))
+
+    def test_bloom(self):
+        source, gguf, back = self.toy("bloom", bloom()), self.folder / "a.gguf", self.folder / "back"
+        self.fine(source, gguf)
+        self.fine(gguf, back)
+        self.assertEqual(self.logits(gguf), self.logits(source))
+        self.assertEqual(tensors_of(back / "model.safetensors"), tensors_of(source / "model.safetensors"))
+
+    def test_encoders(self):
+        """The last hidden states are the same bits; RoBERTa's positions begin behind the padding id."""
+        for kind, more in (("bert", {}), ("roberta", {"pad_token_id": 3}), ("xlm-roberta", {"segments": 1, "pad_token_id": 1})):
+            source = self.toy(kind, bert(kind, **more))
+            gguf, back = self.folder / f"{kind}.gguf", self.folder / f"{kind}-back"
+            self.fine(source, gguf)
+            self.fine(gguf, back)
+            states = []
+            for model in (source, gguf, back):
+                self.good("run", "-m", model, "--ids", IDS, "--sites", "ln_final,pattern", "-o", self.folder / "x.safetensors")
+                states.append({name: entry[2] for name, entry in tensors_of(self.folder / "x.safetensors").items()})
+            self.assertEqual(states[1], states[0])
+            self.assertEqual(states[2], states[0])
+            n_ctx = self.json("info", "-m", gguf)["config"]["n_ctx"]
+            self.assertEqual(n_ctx, 12 - more.get("pad_token_id", -1) - 1)
 
     def test_types_are_kept(self):
         """bf16 shards: matrices stay bf16 in GGUF, vectors become float32 there; a folder gets one type throughout."""
@@ -188,6 +245,26 @@ class Tokenizers(Convert):
                 want = self.json("tokenize", "-m", source, "--no-special", *options, text)
                 self.assertEqual(self.json("tokenize", "-m", gguf, "--no-special", *options, text), want)
                 self.assertEqual(self.json("tokenize", "-m", back, "--no-special", *options, text), want)
+
+    def test_words_of_bert(self):
+        """WordPiece to GGUF and back: the same ids, alone and in pairs, in capitals and with accents."""
+        words = DATA / "tokenizers" / "bert-base-uncased"
+        if not words.exists():
+            self.skipTest(f"skipped: no test data at {words}")
+        source = self.toy("bert", bert(vocab_size=30522))
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copy(words / name, source)
+        gguf, back = self.folder / "a.gguf", self.folder / "back"
+        self.fine(source, gguf)
+        self.assertNotIn("left out", self.fine(gguf, back))
+        for text in (*self.TEXTS, "HELLO \u00c9cole Stra\u00dfe", "unbelievability ##ing [mask]", "", " \t "):
+            for options in ([], ["--pair", "Who sat?"], ["--parse-special", "--no-special"]):
+                want = self.json("tokenize", "-m", source, *options, text)
+                self.assertEqual(self.json("tokenize", "-m", gguf, *options, text), want, (text, options))
+                self.assertEqual(self.json("tokenize", "-m", back, *options, text), want, (text, options))
+        said = json.loads((back / "tokenizer_config.json").read_text())
+        self.assertEqual([said[f"{name}_token"] for name in ("cls", "sep", "mask", "unk", "pad")],
+                         ["[CLS]", "[SEP]", "[MASK]", "[UNK]", "[PAD]"])
 
     def test_pieces(self):
         folder = DATA / "models" / "tinystories-656k"
