@@ -87,6 +87,12 @@ void hsc__gguf_put_ints(hsc__gguf_writer *w, const char *key, const int32_t *ite
     add_bytes(&w->metadata, items, n * sizeof *items);
 }
 
+void hsc__gguf_put_bytes(hsc__gguf_writer *w, const char *key, const void *bytes, size_t n)
+{
+    begin_array(w, key, HSC_GGUF_U8, n);
+    add_bytes(&w->metadata, bytes, n);
+}
+
 void hsc__gguf_put_floats(hsc__gguf_writer *w, const char *key, const float *items, size_t n)
 {
     begin_array(w, key, HSC_GGUF_F32, n);

@@ -25,6 +25,7 @@ void hsc__gguf_put_bool(hsc__gguf_writer *writer, const char *key, bool value);
 void hsc__gguf_put_string(hsc__gguf_writer *writer, const char *key, const char *text, size_t n);
 void hsc__gguf_put_strings(hsc__gguf_writer *writer, const char *key, const hsc__bytes *items, size_t n);
 void hsc__gguf_put_ints(hsc__gguf_writer *writer, const char *key, const int32_t *items, size_t n);
+void hsc__gguf_put_bytes(hsc__gguf_writer *writer, const char *key, const void *bytes, size_t n);
 void hsc__gguf_put_floats(hsc__gguf_writer *writer, const char *key, const float *items, size_t n);
 
 /* Copies every key of a file as it stands, but those of the file's own layout (general.alignment, split.*) and those

@@ -246,6 +246,8 @@ static bool is_text(uint8_t kind)
 static hsc_status load_unigram(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error *err)
 {
     const float *scores = NULL;
+    const char *arch;
+    HSC_TRY(hsc__gguf_get_cstring(gguf, "general.architecture", "", &arch, err));
     t->kind = HSC__UNIGRAM;
     HSC_TRY(load_sentencepiece_normalizer(t, gguf, err));
     HSC_TRY(load_tokens(t, gguf, err));
@@ -253,7 +255,9 @@ static hsc_status load_unigram(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_erro
     for (size_t i = 0; i < t->vocab.n; i++)
         HSC_TRY(hsc__unigram_set_score(&t->unigram, (hsc_token)i, (double)scores[i], err));
     HSC_TRY(get_id(t, gguf, KEY("unknown_token_id"), 2, &t->unigram.unk, err));
-    HSC_TRY(load_template(t, gguf, (const bool[2]){false, true}, (const hsc_token[2]){-1, 1}, false, err));
+    /* An encoder with such words is an XLM-RoBERTa. */
+    HSC_TRY(load_template(t, gguf, (const bool[2]){false, true}, (const hsc_token[2]){-1, 1}, strcmp(arch, "bert") == 0,
+                          err));
     HSC_TRY(finish_sentencepiece(t, t->unigram.byte_id, err));
     for (int b = 0; b < 256; b++) t->unigram.byte_fallback |= t->unigram.byte_id[b] >= 0;
     return hsc__unigram_finish(&t->unigram, &t->vocab, is_text, err);

@@ -213,6 +213,47 @@ def test_words_of_encoders():
                 assert worst <= LLAMA_CPP_BARS["f32"]
 
 
+def test_words_of_xlm_roberta():
+    """Pieces with a map of characters; llama.cpp cuts the same."""
+    import test_tokenizer_unigram as unigram
+    with scratch() as folder:
+        tree = json.loads(unigram.trained())
+        pieces = [["<s>", 0.0], ["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0],
+                  *[piece for piece in tree["model"]["vocab"] if piece[0] not in ("<pad>", "</s>", "<unk>")], ["<mask>", 0.0]]
+        tree["model"].update(vocab=pieces, unk_id=3)
+        tree["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": unigram.charsmaps()["nmt_nfkc"]}
+        metaspace = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+        tree["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace]}
+        tree["decoder"], special = metaspace, {"<s>": 0, "</s>": 2}
+        one = lambda name, kind=0: {("Sequence" if name in "AB" else "SpecialToken"): {"id": name, "type_id": kind}}
+        tree["post_processor"] = {"type": "TemplateProcessing", "single": [one("<s>"), one("A"), one("</s>")],
+                                  "pair": [one("<s>"), one("A"), one("</s>"), one("</s>"), one("B"), one("</s>")],
+                                  "special_tokens": {k: {"id": k, "ids": [v], "tokens": [k]} for k, v in special.items()}}
+        tree["added_tokens"] = [{"id": i, "content": name, "special": True, "single_word": False, "lstrip": name == "<mask>",
+                                 "rstrip": False, "normalized": False} for i, name in
+                                ((0, "<s>"), (1, "<pad>"), (2, "</s>"), (3, "<unk>"), (len(pieces) - 1, "<mask>"))]
+        config = make.configuration(make.ROBERTA, architectures=["XLMRobertaModel"], model_type="xlm-roberta",
+                                    vocab_size=len(pieces))
+        source = make.write_folder(folder / "xlm", config, make.tensors_of(config, 3))
+        (source / "tokenizer.json").write_text(json.dumps(tree))
+        (source / "tokenizer_config.json").write_text(json.dumps(
+            {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>",
+             "pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}))
+        path = convert(source, folder / "xlm.gguf", "--dtype", "f32")
+        same_words(source, path)
+        if importlib.util.find_spec("llama_cpp"):
+            import llama_cpp
+            peer = llama_cpp.Llama(str(path), embedding=True, n_ctx=64, n_threads=2, verbose=False,
+                                   pooling_type=llama_cpp.LLAMA_POOLING_TYPE_NONE)
+            for text in ("The animal didn't cross the street because it was too tired", "two  blanks, 1234 \uff46\uff55\uff4c\uff4c"):
+                ids = json.loads(headscope("tokenize", "-m", path, "--json", text).stdout)["ids"]
+                assert peer.tokenize(text.encode(), add_bos=True, special=False) == ids, text
+                want = run_sites(source, folder, ["ln_final"], ids=ids)["ln_final"]
+                worst = float((np.abs(np.array(peer.embed(text)) - want).max(1) / np.abs(want).max(1)).max())
+                print(f"XLM-RoBERTa: llama.cpp's hidden states are {worst:.4f} away", flush=True)
+                assert worst <= LLAMA_CPP_BARS["f32"]
+
+
 # As bigscience/bloom's tokenizer.json has it.
 BLOOM_CUTS = {"type": "Sequence", "pretokenizers": [
     {"type": "Split", "pattern": {"Regex": " ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"},

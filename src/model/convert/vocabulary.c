@@ -81,7 +81,7 @@ static const char *pre_name(const hsc__convert *c, const hsc_tokenizer *t)
 
 static int32_t type_of(const hsc_tokenizer *t, hsc_token id)
 {
-    if (!t->bpe.byte_level && id == t->bpe.unk) return TYPE_UNKNOWN;
+    if (!t->bpe.byte_level && id == (t->kind == HSC__UNIGRAM ? t->unigram.unk : t->bpe.unk)) return TYPE_UNKNOWN;
     if (t->bpe.byte_fallback && hsc__byte_piece(t->vocab.text[id]) >= 0) return TYPE_BYTE;
     switch (t->vocab.kind[id]) {
     case HSC__TOKEN_SPECIAL: return TYPE_CONTROL;
@@ -242,10 +242,12 @@ static void put_special(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_write
                                            {"eos_token", KEY("eos_token_id")},
                                            {"unk_token", KEY("unknown_token_id")},
                                            {"pad_token", KEY("padding_token_id")}};
+    enum { UNK = 2 };
     hsc_token ids[4];
     json_t *settings = load_beside(c, "tokenizer_config.json");
     for (int i = 0; i < 4; i++) {
         ids[i] = special_id(c, t, settings, names[i][0]);
+        if (i == UNK && t->kind == HSC__UNIGRAM) ids[i] = t->unigram.unk;
         if (ids[i] >= 0) hsc__gguf_put_u32(w, names[i][1], (uint32_t)ids[i]);
     }
     put_template(c, t, w, ids[0], ids[1]);
@@ -295,6 +297,61 @@ static hsc_status put_sentencepiece(hsc__convert *c, const hsc_tokenizer *t, hsc
     return HSC_OK;
 }
 
+/* A Unigram's way with text as far as GGUF's keys can say it. */
+typedef struct manners {
+    bool said;   /* they can */
+    bool trims;  /* extra blanks go */
+    bool prefix; /* a blank is put in front */
+} manners;
+
+static void add_manners(manners *m, const hsc__normalizer *change)
+{
+    for (size_t i = 0; i < change->n_ops; i++) {
+        const hsc__normalize_op *op = &change->op[i];
+        bool map = op->kind == HSC__CHARSMAP || op->kind == HSC__CHARSMAP_LONGEST, trim = op->kind == HSC__TRIM;
+        m->trims |= trim;
+        m->prefix |= puts_in_front(op);
+        m->said &= map || trim || puts_in_front(op) || op->kind == HSC__REPLACE; /* blanks get their mark */
+    }
+}
+
+static manners manners_of(const hsc_tokenizer *t)
+{
+    manners m = {.said = !t->unigram.token_of};
+    add_manners(&m, &t->normalizer);
+    for (size_t s = 0; s < t->n_stages; s++) {
+        const hsc__splitter *splitter = &t->stage[s].splitter;
+        add_manners(&m, &t->stage[s].change);
+        for (size_t i = 0; i < splitter->n_steps; i++) {
+            bool blanks = splitter->step[i].kind == HSC__SPLIT_SPACES && splitter->step[i].behavior == HSC__REMOVED;
+            m.trims |= blanks;
+            m.said &= blanks || splitter->step[i].behavior == HSC__MERGED_WITH_NEXT; /* at the marks, as pieces are */
+        }
+    }
+    return m;
+}
+
+/* T5's kind, which XLM-RoBERTa has too. The compiled map lies as it came: its size, its units, its texts. */
+static hsc_status put_unigram(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_error *err)
+{
+    manners m = manners_of(t);
+    size_t n = (size_t)c->model->desc.config.d_vocab;
+    const hsc__charsmap *map = &t->charsmap;
+    float *scores = hsc__arena_alloc(&c->arena, n * sizeof *scores);
+    if (!scores) return hsc__fail_memory(err, n * sizeof *scores, "the scores");
+    for (size_t i = 0; i < n; i++) scores[i] = i < t->unigram.n ? (float)t->unigram.scores[i] : 0;
+    put_model(w, "t5");
+    hsc__gguf_put_string(w, KEY("pre"), "default", 7);
+    HSC_TRY(put_tokens(c, t, w, err));
+    hsc__gguf_put_floats(w, KEY("scores"), scores, n);
+    hsc__gguf_put_bool(w, KEY("add_space_prefix"), m.prefix);
+    hsc__gguf_put_bool(w, KEY("remove_extra_whitespaces"), m.trims);
+    if (map->units)
+        hsc__gguf_put_bytes(w, KEY("precompiled_charsmap"), map->units - 4, 4 + 4 * map->n_units + map->texts.n);
+    put_special(c, t, w);
+    return HSC_OK;
+}
+
 /* [CLS] comes under bos as well, which is where llama.cpp looks for it. */
 static hsc_status put_wordpiece(hsc__convert *c, const hsc_tokenizer *t, hsc__gguf_writer *w, hsc_error *err)
 {
@@ -323,6 +380,7 @@ hsc_status hsc__convert_put_tokenizer(hsc__convert *c, hsc__gguf_writer *w, hsc_
     HSC_FAIL_IF(!t && why.code == HSC_ENOMEM, HSC_ENOMEM, "%s", why.message);
     if (pre) return put_byte_level(c, t, w, pre, err);
     if (t && t->kind == HSC__WORDPIECE) return put_wordpiece(c, t, w, err);
+    if (t && t->kind == HSC__UNIGRAM && manners_of(t).said) return put_unigram(c, t, w, err);
     if (t && t->bpe.byte_fallback && !t->bpe.byte_level) return put_sentencepiece(c, t, w, err);
     if (!t) hsc__convert_note(c, "%s; written without a tokenizer", why.message);
     else hsc__convert_note(c, "GGUF has no name for the way its tokenizer cuts text; written without a tokenizer");
