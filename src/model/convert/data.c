@@ -212,7 +212,7 @@ hsc_status hsc__convert_data(hsc__convert *c, const hsc__item *item, hsc__sink *
 {
     hsc_convert_sum *sum = &c->report->types[item->dtype];
     sum->n_tensors++;
-    sum->n_values += item->from->n_elements;
+    sum->n_values += item->from->n_elements - (uint64_t)item->n_before * (uint64_t)item->shape[1];
     sum->n_bytes += item->n_bytes;
     c->report->bytes_in += item->from->n_bytes;
     c->report->bytes_out += item->n_bytes;
