@@ -25,15 +25,62 @@ typedef struct asked {
     int n_clusters, n_right, n_pairs, n_both;
 } asked;
 
-/* One text with the right answer in it and one with the wrong one; what counts begins behind byte `border` of each. */
-static hsc_status ask(asked *a, const hsc__string texts[2], size_t border, int line, const char *cluster,
-                      hsc_error *err)
+/* A target; what counts begins behind the tokens of its first `border` bytes. */
+static hsc_status encode_target(asked *a, const hsc__string *text, size_t border, int index, hsc_continuation *out,
+                                hsc_error *err)
+{
+    hsc__ids before = {0}, whole = {0};
+    hsc_encoding *e = &a->encodings[index];
+    hsc_status status = hsc__target_encode(&a->j->opened, text->data, border, false, &before, NULL, err);
+    if (status == HSC_OK) status = hsc__target_encode(&a->j->opened, text->data, text->n, false, &whole, NULL, err);
+    if (status == HSC_OK && (whole.n <= before.n || memcmp(whole.ids, before.ids, before.n * sizeof *whole.ids) != 0))
+        status = hsc__fail(err, HSC_EINVAL, 0, "'%s' is empty, or changes the tokens of the prompt before it",
+                           text->data + border);
+    hsc_encoding_free(e);
+    e->ids = whole.ids;
+    e->n = whole.n;
+    *out = (hsc_continuation){.ids = whole.ids, .n = (int)whole.n, .first = (int)before.n};
+    hsc__free(before.ids);
+    return status;
+}
+
+/* A session with room for just these two targets about the source. */
+static hsc_status read_source(asked *a, const char *text, const hsc_continuation list[2], hsc_error *err)
+{
+    hsc_encoding e = {0};
+    hsc__score *j = a->j;
+    int longest = list[0].n > list[1].n ? list[0].n : list[1].n;
+    hsc_session_options o = hsc__pass_session(&j->o->pass, j->o->threads, longest);
+    hsc_session_free(j->session);
+    j->session = NULL;
+    hsc_status status = longest <= j->opened.config->n_ctx
+                            ? hsc_encode(a->tokenizer, text, strlen(text),
+                                         hsc__encode_flags(j->o->no_special, j->o->parse_special), &e, err)
+                            : hsc__fail(err, HSC_EINVAL, 0, "the target has %d tokens, the context of %s %d", longest,
+                                        j->opened.name, j->opened.config->n_ctx);
+    if (status == HSC_OK && e.n == 0) status = hsc__fail(err, HSC_EINVAL, 0, "the source has no tokens");
+    if (status == HSC_OK) status = hsc__source_fits(&j->opened, e.n, err);
+    hsc_batch source = {.ids = e.ids, .n_tokens = (int)e.n};
+    o.max_seqs = 2;
+    o.max_source = source.n_tokens;
+    if (status == HSC_OK) status = hsc_session_new(&j->session, j->opened.model, &o, err);
+    if (status == HSC_OK) status = hsc_session_read_source(j->session, &source, err);
+    hsc_encoding_free(&e);
+    return status;
+}
+
+/* One text with the right answer in it and one with the wrong one; what counts begins behind byte `border` of each. Of
+ * an encoder-decoder they are targets about the source. */
+static hsc_status ask(asked *a, const char *source, const hsc__string texts[2], size_t border, int line,
+                      const char *cluster, hsc_error *err)
 {
     hsc_continuation list[2];
     for (int i = 0; i < 2; i++) {
         if (texts[i].failed) return hsc__fail_memory(err, texts[i].n, "a text");
-        HSC_TRY(hsc__score_encode(a->j, a->tokenizer, &texts[i], border, &a->encodings[i], &list[i], err));
+        if (a->j->reads_source) HSC_TRY(encode_target(a, &texts[i], border, i, &list[i], err));
+        else HSC_TRY(hsc__score_encode(a->j, a->tokenizer, &texts[i], border, &a->encodings[i], &list[i], err));
     }
+    if (a->j->reads_source) HSC_TRY(read_source(a, source, list, err));
     HSC_TRY(hsc_score_continuations(a->j->session, list, 2, err));
     HSC_TRY(hsc__items_add_ids(&a->items, &(hsc__ids){a->encodings[0].ids, a->encodings[0].n}, err));
     HSC_TRY(hsc__grow(&a->values, &a->capacity, a->items.n * N_FIGURES, sizeof *a->values, err));
@@ -57,10 +104,10 @@ static hsc_status ask_prompt(void *user, const hsc__prompt *p, hsc_error *err)
     HSC_TRY(hsc__prompt_check(&a->j->opened, p, err));
     for (int i = 0; i < 2; i++) {
         hsc__string_add(&texts[i], p->text, p->n);
-        hsc__string_text(&texts[i], " ");
+        if (p->n || !p->source) hsc__string_text(&texts[i], " ");
         hsc__string_text(&texts[i], i ? p->wrong : p->right);
     }
-    hsc_status status = ask(a, texts, a->by_text ? 0 : p->n, p->line, p->cluster, err);
+    hsc_status status = ask(a, p->source, texts, a->by_text ? 0 : p->n, p->line, p->cluster, err);
     hsc__string_free(&texts[0]);
     hsc__string_free(&texts[1]);
     return status;
@@ -101,9 +148,10 @@ static hsc_status ask_wording(asked *a, const hsc_pair *pair, int which, hsc_err
 {
     const hsc_wording *w = &pair->wording[which];
     hsc__string texts[2] = {{0}, {0}};
+    HSC_TRY(hsc__prompt_check(&a->j->opened, &(hsc__prompt){.text = w->text}, err));
     put(a, w, which ? w->b : w->a, &texts[0]);
     put(a, w, which ? w->a : w->b, &texts[1]);
-    hsc_status status = ask(a, texts, a->by_text ? 0 : w->query.end, w->line, pair->cluster, err);
+    hsc_status status = ask(a, NULL, texts, a->by_text ? 0 : w->query.end, w->line, pair->cluster, err);
     hsc__string_free(&texts[0]);
     hsc__string_free(&texts[1]);
     return status;
@@ -159,10 +207,11 @@ static hsc_status run(asked *a, hsc_error *err)
     const hsc__score_options *o = a->j->o;
     hsc_session_options session = hsc__pass_session(&o->pass, o->threads, 0);
     session.max_seqs = 2;
-    HSC_FAIL_IF(a->j->reads_source, HSC_EUNSUPPORTED, "%s is an encoder-decoder: --pairs wants a model that reads on",
-                a->j->opened.name);
+    HSC_FAIL_IF(a->j->reads_source && a->by_text, HSC_EINVAL,
+                "--by text: a pair of %s (%s) has no text in which a candidate could stand", a->j->opened.name,
+                a->j->opened.config->arch);
     HSC_TRY(hsc__cli_tokenizer(&a->j->opened, &a->tokenizer, err));
-    HSC_TRY(hsc_session_new(&a->j->session, a->j->opened.model, &session, err));
+    if (!a->j->reads_source) HSC_TRY(hsc_session_new(&a->j->session, a->j->opened.model, &session, err));
     hsc__pair_reader reader = {ask_prompt, ask_pair, a, &a->items};
     hsc_status status = hsc__read_pairs(&reader, o->pairs, o->limit, err);
     hsc__cli_progress_end();

@@ -184,6 +184,16 @@ class EncoderDecoder(ProgramTest):
                                                          "--side", "decoder", "--layer", "L0")["targets"]], [0, 0])  # reads no source
         leads = self.json("lens", "-m", self.model, "--pairs", file)["stages"]
         self.assertAlmostEqual(leads[-1]["lead"], got["clean"], delta=1e-5)
+        scored = self.json("score", "-m", self.model, "--pairs", file)
+        self.assertEqual([s["line"] for s in scored["skipped"]], [])  # both answers of line 4 are one: a guess
+        for line, ids, target in ((lines[0], SOURCE, "0,8,4"), (lines[2], "3,12,1", "0")):
+            third.write_text(json.dumps(line) + "\n")
+            lead = 0
+            for sign, answer in ((1, "5"), (-1, "9")):
+                whole = self.json("score", "-m", self.model, "--ids", ids, "--target-ids", f"{target},{answer}")
+                lead += sign * whole["tokens"][-1]["log_prob"]
+            self.assertAlmostEqual(self.json("score", "-m", self.model, "--pairs", third)["lead"], lead, delta=1e-5)
+        self.bad(1, "score", "-m", self.model, "--pairs", file, "--by", "text", says=["--by text"])
         file.write_text(json.dumps({"prompt": "w8", "right": "w5", "wrong": "w9"}) + "\n")
         self.bad(1, "ablate", "-m", self.model, "--pairs", file, says=["line 1", 'wants a "source"'])
         file.write_text("[a:w2] w5 [b:w3]. w9 {w2|w3} w4 [q:w5] w6.\n")
