@@ -135,24 +135,23 @@ static bool all_done(const search *s)
     return true;
 }
 
-/* What a continuation is worth as a finished text: nothing unless it has ended and is among the first n_beams. */
-static float finished_score(const search *s, int index)
+/* What a continuation is worth as a finished text: nothing unless it has ended. */
+static float finished_score(const search *s, const choice *c)
 {
-    const choice *c = &s->choices[index];
     float score = c->score / powf((float)(s->length + 1 - s->n_prompt + s->o->n_written), s->o->length_penalty);
-    if (all_done(s) && s->o->stop == HSC_STOP_ENOUGH) score += BARRED;
-    if (!s->can_improve) score += BARRED;
-    return c->ended && index < s->o->n_beams ? score : score + BARRED;
+    return c->ended ? score : score + BARRED;
 }
 
-/* Merges the finished texts with what has ended in this step and keeps the best n_beams of both. */
+/* Merges the finished texts with what has ended in this step, among its best n_beams, and keeps the best n_beams of
+ * both.
+ */
 static void update_done(search *s)
 {
     int n_beams = s->o->n_beams, from_done = 0, from_new = 0;
     int order[2 * MAX_BEAMS];
     float scores[2 * MAX_BEAMS];
     for (int i = 0; i < n_beams && i < s->n_choices; i++) {
-        float score = finished_score(s, i);
+        float score = finished_score(s, &s->choices[i]);
         int at = from_new++;
         for (; at > 0 && scores[at - 1] < score; at--) {
             scores[at] = scores[at - 1];
@@ -192,12 +191,12 @@ static void update_done(search *s)
 static void choose_running(search *s, int *parent)
 {
     int n = 0;
-    for (int pass = 0; pass < 2; pass++) { /* ended ones only where there are too few others */
+    for (int pass = 0; pass < 2; pass++) { /* ended ones only where all have ended: they fill places, none goes on */
         for (int i = 0; i < s->n_choices && n < s->o->n_beams; i++) {
             const choice *c = &s->choices[i];
             if (c->ended != (pass == 1)) continue;
             write_ids(s, s->next[n].ids, c);
-            s->next[n].score = c->score + (c->ended ? BARRED : 0);
+            s->next[n].score = c->score;
             parent[n++] = c->parent;
         }
     }
@@ -228,10 +227,8 @@ static void judge_improvement(search *s)
     bool to_the_end = s->o->stop == HSC_STOP_NEVER && s->o->length_penalty > 0;
     int length = (to_the_end ? s->limit : s->length) - s->n_prompt + s->o->n_written;
     float best = s->run[0].score / powf((float)length, s->o->length_penalty), worst = INFINITY;
-    bool better = false;
     for (int b = 0; b < s->o->n_beams; b++) worst = s->done[b].score < worst ? s->done[b].score : worst;
-    for (int b = 0; b < s->o->n_beams; b++) better = better || best > (s->is_done[b] ? worst : BARRED);
-    s->can_improve = s->can_improve && better;
+    s->can_improve = best > worst; /* a place that no finished text has taken is BARRED */
 }
 
 static hsc_status run_beams(search *s, hsc_error *err)

@@ -4,8 +4,10 @@
  */
 #include "failing_alloc.h"
 #include "headscope/intervene.h"
+#include "inspect/lab.h"
 #include "tiny_model.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -93,6 +95,22 @@ static int compare(void *user, const hsc_trial *t)
     want->seen[t->variant]++;
     free(logits);
     return 0;
+}
+
+/* keep 0 puts a number in the place of what is there, be it a number or none; else the old one times keep counts. */
+static void test_keep_nothing(void **unused)
+{
+    (void)unused;
+    float rows[2][3] = {{NAN, INFINITY, -INFINITY}, {2, -4, 8}};
+    const hsc_block block = {
+        .site = HSC_RESID_PRE, .layer = 1, .n_rows = 2, .row_size = 3, .stride = 3, .data = rows[0]};
+    hsc_edit edit = {.site = HSC_RESID_PRE, .layer = 1, .constant = 3, .n_pos = 1};
+    hsc__edit_apply(&edit, &block);
+    for (int i = 0; i < 3; i++) assert_true(rows[0][i] == 3);
+    edit.first_pos = 1;
+    edit.keep = 0.5f;
+    hsc__edit_apply(&edit, &block);
+    assert_true(rows[1][0] == 4 && rows[1][1] == 1 && rows[1][2] == 7);
 }
 
 static void check_same_bits(bool llama, hsc_logits_rows rows, int max_rows, int threads)
@@ -309,7 +327,7 @@ static void test_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_bits), cmocka_unit_test(test_bias_remains),
-                                       cmocka_unit_test(test_mean), cmocka_unit_test(test_difference),
-                                       cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_mean),      cmocka_unit_test(test_difference),
+                                       cmocka_unit_test(test_refused),   cmocka_unit_test(test_keep_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

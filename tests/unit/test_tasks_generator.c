@@ -288,6 +288,114 @@ static void test_beams_by_definition(void **unused)
     hsc_session_free(whole);
 }
 
+/* ------------------------------------------------------------------------------------- beams, in plain words ---- */
+
+enum { STEPS = 4, MOST_BEAMS = 3 };
+
+typedef struct plain_text {
+    hsc_token ids[5 + STEPS];
+    int n;
+    double score;
+} plain_text;
+
+static int by_score(const void *a, const void *b)
+{
+    const plain_text *x = a, *y = b;
+    return (x->score < y->score) - (x->score > y->score);
+}
+
+/* Every continuation of every running text, best first. */
+static int continue_all(hsc_session *s, const plain_text *running, int n_running, plain_text *all)
+{
+    int n = 0;
+    hsc_view view;
+    for (int b = 0; b < n_running; b++) {
+        hsc_session_reset(s);
+        assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = running[b].ids, .n_tokens = running[b].n}, NULL), HSC_OK);
+        assert_int_equal(hsc_session_logits(s, &view, NULL), HSC_OK);
+        for (int i = 0; i < n_known; i++) {
+            all[n] = running[b];
+            all[n].ids[all[n].n++] = i;
+            all[n++].score += hsc_log_prob(view.data, TINY_VOCAB, i);
+        }
+    }
+    qsort(all, (size_t)n, sizeof *all, by_score);
+    return n;
+}
+
+static bool is_end(const hsc_beam_options *o, hsc_token id)
+{
+    for (int i = 0; i < o->n_end_tokens; i++)
+        if (o->end_tokens[i] == id) return true;
+    return false;
+}
+
+/* Whether no running text can come to stand among the finished ones. */
+static bool is_over(const hsc_beam_options *o, const plain_text *running, const plain_text *done, int n_done, int step)
+{
+    int length = o->stop == HSC_STOP_NEVER && o->length_penalty > 0 ? o->max_tokens : step;
+    if (n_done < o->n_beams) return false;
+    if (o->stop == HSC_STOP_ENOUGH) return true;
+    return running[0].score / pow(length, (double)o->length_penalty) <= done[n_done - 1].score;
+}
+
+/* The search as it is defined: in every step the texts that end count as finished when they are among the best n_beams
+ * continuations, the best n_beams of the others run on, and of the finished the best n_beams stay. */
+static int search_plainly(hsc_session *s, const hsc_beam_options *o, plain_text *done)
+{
+    static plain_text all[MOST_BEAMS * TINY_VOCAB];
+    plain_text running[MOST_BEAMS] = {{.n = 5}};
+    int n_running = 1, n_done = 0;
+    memcpy(running[0].ids, prompt, sizeof prompt);
+    for (int step = 1; step <= o->max_tokens; step++) {
+        int n = continue_all(s, running, n_running, all);
+        n_running = 0;
+        for (int i = 0; i < n; i++) {
+            bool ended = step == o->max_tokens || is_end(o, all[i].ids[all[i].n - 1]);
+            if (!ended && n_running < o->n_beams) running[n_running++] = all[i];
+            if (!ended || i >= o->n_beams) continue;
+            done[n_done] = all[i];
+            done[n_done++].score /= pow(step, (double)o->length_penalty);
+        }
+        qsort(done, (size_t)n_done, sizeof *done, by_score);
+        n_done = n_done < o->n_beams ? n_done : o->n_beams;
+        if (is_over(o, running, done, n_done, step)) break;
+    }
+    return n_done;
+}
+
+/* Ends of every kind, ways to stop, penalties and numbers of beams. */
+static void test_search_by_definition(void **unused)
+{
+    (void)unused;
+    hsc_session *s = session_of(0, 2 * MOST_BEAMS), *whole = session_of(0, 1);
+    int n_early = 0;
+    for (int i = 0; i < 2 * 3 * 3 * 12; i++) {
+        const hsc_token ends[] = {i % 53, (i * 7 + 3) % 53, (i * 11 + 5) % 53, (i * 17 + 20) % 53, (i * 23 + 31) % 53};
+        hsc_beam_options o = {.n_beams = 2 + i % 2,
+                              .max_tokens = STEPS,
+                              .length_penalty = (float)(i / 2 % 3 - 1),
+                              .stop = (hsc_beam_stop)(i / 6 % 3),
+                              .end_tokens = ends,
+                              .n_end_tokens = 1 + i / 18 % 5};
+        plain_text want[2 * MOST_BEAMS];
+        hsc_beam got[MOST_BEAMS] = {{0}};
+        int n = 0, n_want = search_plainly(whole, &o, want);
+        assert_int_equal(hsc_beam_search(s, prompt, 5, &o, got, &n, NULL), HSC_OK);
+        assert_int_equal(n, n_want);
+        for (int b = 0; b < n; b++) {
+            assert_int_equal(got[b].n, want[b].n - 5);
+            assert_memory_equal(got[b].ids, want[b].ids + 5, (size_t)got[b].n * sizeof *got[b].ids);
+            assert_true(fabs((double)got[b].score - want[b].score) < 1e-4);
+            n_early += got[b].n < STEPS;
+        }
+        hsc_beams_free(got, n);
+    }
+    assert_true(n_early > 20);
+    hsc_session_free(s);
+    hsc_session_free(whole);
+}
+
 /* Adds the rows that went through the first block. */
 static int count_rows(void *user, const hsc_block *block)
 {
@@ -401,10 +509,12 @@ int main(void)
                                        cmocka_unit_test(test_records),
                                        cmocka_unit_test(test_limits),
                                        cmocka_unit_test(test_beams_by_definition),
+                                       cmocka_unit_test(test_search_by_definition),
                                        cmocka_unit_test(test_work),
                                        cmocka_unit_test(test_out_of_memory)};
     const struct CMUnitTest padded[] = {cmocka_unit_test(test_greedy_by_definition),
-                                        cmocka_unit_test(test_beams_by_definition), cmocka_unit_test(test_short_stop)};
+                                        cmocka_unit_test(test_beams_by_definition),
+                                        cmocka_unit_test(test_search_by_definition), cmocka_unit_test(test_short_stop)};
     int n_failed = cmocka_run_group_tests(tests, open_model, close_model);
     return n_failed + cmocka_run_group_tests(padded, open_padded, close_model);
 }
