@@ -246,6 +246,22 @@ class Tokenizers(Convert):
                 self.assertEqual(self.json("tokenize", "-m", gguf, "--no-special", *options, text), want)
                 self.assertEqual(self.json("tokenize", "-m", back, "--no-special", *options, text), want)
 
+    def pooling(self, source):
+        """How embeddings are made goes into GGUF; a folder made of that does not say it, and a note does."""
+        (source / "1_Pooling").mkdir()
+        (source / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+        modules = [{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}, {"path": "2_Normalize", "type": "x.Normalize"}]
+        (source / "modules.json").write_text(json.dumps(modules))
+        gguf, back = self.folder / "pooled.gguf", self.folder / "pooled"
+        self.fine(source, gguf)
+        self.assertIn("--pooling cls --normalise yes", self.fine(gguf, back))
+        want = self.json("embed", "-m", source, "A robin sat.")["texts"]
+        self.assertEqual(self.json("embed", "-m", gguf, "A robin sat.")["texts"], want)
+        self.assertEqual(self.json("embed", "-m", back, "--pooling", "cls", "--normalise", "yes", "A robin sat.")["texts"], want)
+        self.assertIn("modules.json", self.fine(source, self.folder / "again", "--dtype", "f32"))
+        (source / "modules.json").write_text(json.dumps(modules + [{"path": "3_Dense", "type": "x.Dense"}]))
+        self.assertIn("Dense layers have no place in GGUF", self.fine(source, self.folder / "dense.gguf"))
+
     def test_words_of_bert(self):
         """WordPiece to GGUF and back: the same ids, alone and in pairs, in capitals and with accents."""
         words = DATA / "tokenizers" / "bert-base-uncased"
@@ -262,6 +278,7 @@ class Tokenizers(Convert):
                 want = self.json("tokenize", "-m", source, *options, text)
                 self.assertEqual(self.json("tokenize", "-m", gguf, *options, text), want, (text, options))
                 self.assertEqual(self.json("tokenize", "-m", back, *options, text), want, (text, options))
+        self.pooling(source)
         said = json.loads((back / "tokenizer_config.json").read_text())
         self.assertEqual([said[f"{name}_token"] for name in ("cls", "sep", "mask", "unk", "pad")],
                          ["[CLS]", "[SEP]", "[MASK]", "[UNK]", "[PAD]"])

@@ -261,8 +261,30 @@ static hsc_status move_in(const char *finished, const char *dir, hsc_error *err)
     return status;
 }
 
+/* How embeddings are made stands in folders of its own, which are not written. */
+static hsc_status note_pooling(const hsc__convert *c, hsc_error *err)
+{
+    static const char *const names[] = {NULL, "mean", "cls", "last"};
+    char key[128];
+    int64_t kind = 0;
+    if (c->config) {
+        char *path = hsc__path_join(c->in, "modules.json");
+        if (path && hsc__is_file(path))
+            hsc__convert_note(c, "modules.json, which says how embeddings are made, is left out with what it names");
+        hsc__free(path);
+        return HSC_OK;
+    }
+    snprintf(key, sizeof key, "%s.pooling_type", c->model->desc.config.arch);
+    HSC_TRY(hsc__gguf_get_int(c->gguf, key, 0, INT64_MIN, INT64_MAX, &kind, err));
+    if (kind >= 1 && kind <= 3)
+        hsc__convert_note(c, "a folder does not say how embeddings are made: 'embed --pooling %s --normalise yes'",
+                          names[kind]);
+    return HSC_OK;
+}
+
 static hsc_status write_folder(hsc__convert *c, const char *dir, hsc_error *err)
 {
+    HSC_TRY(note_pooling(c, err));
     HSC_TRY(write_config(c, dir, err));
     HSC_TRY(write_tokenizer(c, dir, err));
     return write_weights(c, dir, err);
