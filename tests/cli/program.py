@@ -120,6 +120,8 @@ def on_terminal(args, env):
 
 def sanitized():
     """Whether the program is built with a sanitizer, whose own memory is many times the program's."""
+    if not os.path.exists(PROGRAM):
+        return False
     with open(PROGRAM, "rb") as f:
         program = f.read()
     return b"__asan_init" in program or b"__tsan_init" in program

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import unittest
 
-from program import DATA, PATIENCE, PROGRAM, SOURCE, ProgramTest, environment, main
+from program import DATA, PATIENCE, PROGRAM, SOURCE, ProgramTest, environment, main, sanitized
 
 sys.path.insert(0, str(SOURCE / "tests" / "golden"))
 import toys  # noqa: E402
@@ -21,14 +21,6 @@ import toys  # noqa: E402
 SORT = DATA / "models" / "gpt-nano-sort"  # context 11, no tokenizer
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, 8 heads, context 512
 KEYS = ["model", "dtype", "compute", "test", "depth", "threads", "capture", "tok_per_s", "peak_rss_mb"]
-
-
-def sanitized():
-    if not os.path.exists(PROGRAM):
-        return False
-    with open(PROGRAM, "rb") as f:
-        program = f.read()
-    return b"__asan_init" in program or b"__tsan_init" in program
 
 
 class Tests(ProgramTest):

@@ -1,7 +1,6 @@
 """headscope export: rows and index are those of single runs, packs change nothing, and what is refused."""
 
 import os
-import pathlib
 import resource
 import signal
 import subprocess
@@ -9,7 +8,8 @@ import time
 import zipfile
 import unittest
 
-from program import DATA, PATIENCE, PROGRAM, ProgramTest, catches_interrupt, environment, main, read_npz, wait_for
+from program import (DATA, PATIENCE, PROGRAM, ProgramTest, catches_interrupt, environment, main, read_npz, sanitized,
+                     wait_for)
 
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, width 64, context 512
 LINES = ["Once upon a time there was a dog.", "", "Lily ran.", "Tom had a big red ball and a cat."] + ["The end."] * 70
@@ -116,10 +116,8 @@ class Export(ProgramTest):
             self.assertLess(time.monotonic() - start, 5 * PATIENCE)
             self.assertEqual(sorted(os.listdir(self.folder)), before)
 
+    @unittest.skipIf(sanitized(), "gigabytes under a sanitizer")
     def test_a_line_that_never_ends(self):
-        program = pathlib.Path(PROGRAM).read_bytes()
-        if b"__asan_init" in program or b"__tsan_init" in program:
-            self.skipTest("gigabytes under a sanitizer")
         limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
         self.bad(1, "export", "-m", STORIES, "/dev/zero", "-o", self.out, says=["/dev/zero", f"more than {1 << 30} bytes"],
                  preexec_fn=limit)
