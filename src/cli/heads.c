@@ -145,12 +145,14 @@ static void show_counting(hsc__counting *c, int n_done, int n_all)
     double t = seconds_since(&c->started), rate = (n_done - c->n_first) / fmax(t, 1e-9);
     if (n_done == c->n_first || t < 1 || t - c->shown < (terminal ? 0.2 : 10)) return;
     c->shown = t;
+    double per_second = c->per_thing * rate;
+    int decimals = per_second < 9.95 ? 1 : 0;
     char line[512], end[64] = "";
     if (n_all) snprintf(end, sizeof end, ", %.0f s left", (n_all - n_done) / rate);
     if (n_all)
-        snprintf(line, sizeof line, "%s %d of %d, %.0f %s a second%s", c->thing, n_done, n_all, c->per_thing * rate,
+        snprintf(line, sizeof line, "%s %d of %d, %.*f %s a second%s", c->thing, n_done, n_all, decimals, per_second,
                  c->unit, end);
-    else snprintf(line, sizeof line, "%s %d, %.0f %s a second", c->thing, n_done, c->per_thing * rate, c->unit);
+    else snprintf(line, sizeof line, "%s %d, %.*f %s a second", c->thing, n_done, decimals, per_second, c->unit);
     if (terminal) hsc__cli_progress("%s: %s", c->path, line);
     else hsc__cli_note("%s: %s", c->path, line);
 }

@@ -150,12 +150,22 @@ static int run_drawn(const lesson *l, char *model, const char *path)
     return result;
 }
 
+/* " 2 3 5", whatever the table says. */
+static const char *those_that_draw(void)
+{
+    static char list[128];
+    for (size_t i = 0, at = 0; i < N_LESSONS && at < sizeof list; i++)
+        if (lessons[i].kind == LESSON_DRAWS) at += (size_t)snprintf(list + at, sizeof list - at, " %zu", i + 1);
+    return list;
+}
+
 /* Whether the options suit the lesson (NULL: all of them). HSC__CLI_GO_ON, or the exit status after a message. */
 static int check(const lesson *l, const values *v)
 {
     if (v->plot && !l) return hsc__cli_misuse(&command, "--plot draws one lesson: give its number");
     if (v->plot && l->kind != LESSON_DRAWS)
-        return hsc__cli_misuse(&command, "lesson %d, %s, has nothing to draw", (int)(l - lessons) + 1, l->name);
+        return hsc__cli_misuse(&command, "lesson %d, %s, has nothing to draw; these have:%s", (int)(l - lessons) + 1,
+                               l->name, those_that_draw());
     if (hsc__check_plot(&command, v->plot) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (v->model && l && l->kind != LESSON_ASKS)
         return hsc__cli_misuse(&command, "lesson %d, %s, asks no model", (int)(l - lessons) + 1, l->name);

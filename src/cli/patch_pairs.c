@@ -67,8 +67,11 @@ static hsc_status find_twins(carrying *c, hsc_error *err)
         items->list[i].unused = true;
         items->n_unused++;
         if (x->twin >= 0 && (size_t)x->twin < i && items->list[x->twin].line == x->line) continue;
-        HSC_TRY(hsc__items_leave_out(items, x->line,
-                                     x->twin < 0 ? "it has no twin" : "its twin has another number of tokens", err));
+        char why[96] = "it has no twin";
+        if (x->twin >= 0)
+            snprintf(why, sizeof why, "its twin has another number of tokens, %d and not %d",
+                     items->list[x->twin].n_tokens, x->n_tokens);
+        HSC_TRY(hsc__items_leave_out(items, x->line, why, err));
     }
     HSC_FAIL_IF(items->n_unused == items->n, HSC_EINVAL, "%s: no prompt has a twin of as many tokens; line %d: %s",
                 c->j->options->pairs, items->left_out[0].line, items->left_out[0].why);

@@ -87,7 +87,9 @@ class Patch(ProgramTest):
                         "[a:Tom] saw [b:Lily]. Then {Lily|Tom} gave a ball [q:to]\n")
         got = self.json("patch", "-m", STORIES, "--pairs", file)
         self.assertEqual((got["n_texts"], got["n_clusters"]), (2, 1))
-        self.assertEqual(got["skipped"], [{"line": 2, "why": "its twin has another number of tokens"}])
+        (skipped,) = got["skipped"]
+        self.assertEqual(skipped["line"], 2)
+        self.assertRegex(skipped["why"], r"\Aits twin has another number of tokens, (\d+) and not (?!\1)\d+\Z")
         self.assertAlmostEqual(got["total"], -2 * got["clean"], delta=1e-6)  # both orders of one pair
         for head in got["heads"]:
             self.assertAlmostEqual(head["indirect"], got["total"] - head["direct"], delta=1e-6)
