@@ -253,8 +253,9 @@ static void add_sums(const job *j, hsc__string *out)
 }
 
 /* Layers down; heads, the bias of W_O and the MLP across. */
-static hsc_status show_map(const job *j, const char *path, hsc__string *out, hsc_error *err)
+static hsc_status show_map(const void *user, const char *path, hsc__string *out, hsc_error *err)
 {
+    const job *j = user;
     int n_heads = j->first.n_heads, n_cols = n_heads + 2;
     hsc__label *labels = hsc__calloc((size_t)n_cols, sizeof *labels);
     char(*names)[16] = hsc__calloc((size_t)n_cols, sizeof *names);
@@ -311,11 +312,6 @@ static hsc_status add_text(const void *user, hsc__string *out, hsc_error *err)
     add_sums(j, out);
     HSC_TRY(show_map(j, NULL, out, err));
     return add_table(j, out, err);
-}
-
-static hsc_status plot(const void *user, const char *path, hsc_error *err)
-{
-    return show_map(user, path, NULL, err);
 }
 
 static void csv_part(hsc__string *out, const hsc_part *p)
@@ -383,7 +379,7 @@ static json_t *make_json(const void *user)
 
 int hsc__cli_attribute(int argc, char **argv)
 {
-    static const hsc__reading_steps steps = {&command, check, run, add_text, add_csv, make_json, plot};
+    static const hsc__reading_steps steps = {&command, check, run, add_text, add_csv, make_json, show_map};
     values v = {.r = {.pos = -1, .top = 10}};
     job j = {.v = &v, .r = {.options = &v.r}};
     int result = hsc__reading_main(&steps, argc, argv, &v, &j.r, &j);

@@ -464,15 +464,15 @@ static json_t *make_json(const void *user)
     return j->v->pairs ? pairs_json(j) : text_json(j);
 }
 
-static hsc_status plot(const void *user, const char *path, hsc_error *err)
+static hsc_status draw(const void *user, const char *path, hsc__string *out, hsc_error *err)
 {
     const job *j = user;
-    return j->v->pairs ? plot_leads(j, err) : show_map(j, path, NULL, err);
+    return j->v->pairs ? plot_leads(j, err) : show_map(j, path, out, err);
 }
 
 int hsc__cli_lens(int argc, char **argv)
 {
-    static const hsc__reading_steps steps = {&command, check, run, show_text, show_csv, make_json, plot};
+    static const hsc__reading_steps steps = {&command, check, run, show_text, show_csv, make_json, draw};
     values v = {.r = {.pos = -1, .top = 3}};
     job j = {.v = &v, .r = {.options = &v.r}};
     int result = hsc__reading_main(&steps, argc, argv, &v, &j.r, &j);

@@ -78,7 +78,7 @@ static int print(const hsc__reading_steps *steps, const hsc__reading_options *o,
 {
     hsc__string out = {0};
     hsc_error err = {0};
-    hsc_status status = o->plot ? steps->plot(job, o->plot, &err) : HSC_OK;
+    hsc_status status = o->plot ? steps->map(job, o->plot, NULL, &err) : HSC_OK;
     if (status != HSC_OK) return hsc__cli_fail(&err);
     if (o->json) return hsc__json_print(steps->json(job));
     if (o->csv) steps->csv(job, &out);

@@ -79,7 +79,8 @@ typedef struct hsc__reading_steps {
     hsc_status (*text)(const void *job, hsc__string *out, hsc_error *err);
     void (*csv)(const void *job, hsc__string *out);
     json_t *(*json)(const void *job);
-    hsc_status (*plot)(const void *job, const char *path, hsc_error *err);
+    /* To a picture when path is not NULL, else appended to out for the terminal; --plot calls it with a path. */
+    hsc_status (*map)(const void *job, const char *path, hsc__string *out, hsc_error *err);
 } hsc__reading_steps;
 /* Parses into `values`, opens the model, runs, draws what --plot names and prints. Returns the exit status; what the
  * job holds is still to be freed. */

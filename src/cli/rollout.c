@@ -86,8 +86,9 @@ static const float *last_rollout(const job *j)
     return j->rollout + (size_t)(j->r.opened.config->n_layers - 1) * n * n;
 }
 
-static hsc_status show_map(const job *j, const char *path, hsc__string *out, hsc_error *err)
+static hsc_status show_map(const void *user, const char *path, hsc__string *out, hsc_error *err)
 {
+    const job *j = user;
     size_t n = (size_t)j->r.n_tokens;
     hsc__string title = {0};
     double *cells = hsc__calloc(n * n, sizeof *cells);
@@ -144,11 +145,6 @@ static hsc_status add_text(const void *user, hsc__string *out, hsc_error *err)
     return show_map(j, NULL, out, err);
 }
 
-static hsc_status plot(const void *user, const char *path, hsc_error *err)
-{
-    return show_map(user, path, NULL, err);
-}
-
 /* Rollout of every query; the flow and the mean weight are of the one that is asked about. */
 static void add_csv(const void *user, hsc__string *out)
 {
@@ -185,7 +181,7 @@ static json_t *make_json(const void *user)
 
 int hsc__cli_rollout(int argc, char **argv)
 {
-    static const hsc__reading_steps steps = {&command, check, run, add_text, add_csv, make_json, plot};
+    static const hsc__reading_steps steps = {&command, check, run, add_text, add_csv, make_json, show_map};
     values v = {.r = {.pos = -1, .top = 10}};
     job j = {.v = &v, .r = {.options = &v.r}};
     int result = hsc__reading_main(&steps, argc, argv, &v, &j.r, &j);

@@ -129,8 +129,9 @@ static hsc_status run(void *user, const char *text, hsc_error *err)
 /* ------------------------------------------------------------------------------------------------------- output ----
  */
 
-static hsc_status show_map(const job *j, const char *path, hsc__string *out, hsc_error *err)
+static hsc_status show_map(const void *user, const char *path, hsc__string *out, hsc_error *err)
 {
+    const job *j = user;
     size_t n = (size_t)j->r.n_tokens;
     const float *sizes = j->sizes + place(j, j->v->head.layer, j->v->head.head);
     hsc__string title = {0};
@@ -215,11 +216,6 @@ static hsc_status add_text(const void *user, hsc__string *out, hsc_error *err)
     return show_map(j, NULL, out, err);
 }
 
-static hsc_status plot(const void *user, const char *path, hsc_error *err)
-{
-    return show_map(user, path, NULL, err);
-}
-
 /* The query that is asked about, and with --head all. */
 static void add_csv(const void *user, hsc__string *out)
 {
@@ -271,7 +267,7 @@ static json_t *make_json(const void *user)
 
 int hsc__cli_values(int argc, char **argv)
 {
-    static const hsc__reading_steps steps = {&command, check, run, add_text, add_csv, make_json, plot};
+    static const hsc__reading_steps steps = {&command, check, run, add_text, add_csv, make_json, show_map};
     values v = {.r = {.pos = -1}};
     job j = {.v = &v, .r = {.options = &v.r}};
     int result = hsc__reading_main(&steps, argc, argv, &v, &j.r, &j);
