@@ -48,7 +48,8 @@ typedef struct hsc_sampling {
     float top_p, min_p, typical_p;
 } hsc_sampling;
 
-/* HSC_EINVAL: a number is negative, not finite or past its limit; the message names it. */
+/* HSC_EINVAL: a number is outside its limits or not finite; the message names it. Presence and frequency may be
+ * negative: what was written then comes more easily. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_sampling_check(const hsc_sampling *sampling, hsc_error *err);
 
 /* Applies the steps to logits [n_vocab] in place; what is ruled out becomes -inf. ids [n_ids] is the text so far, of

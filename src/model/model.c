@@ -9,12 +9,23 @@
 
 enum { CONFIG_LIMIT = 16 << 20 };
 
+/* The tensors that the description will be bound to, none of them used yet. */
+static hsc_status take_tensors(hsc_model *m, hsc__source *src, const hsc__tensors *set, hsc_error *err)
+{
+    size_t n = hsc__tensors_count(set) + 1;
+    m->tensors = src->tensors = set;
+    src->used = hsc__arena_alloc(&m->arena, n);
+    if (!src->used) return hsc__fail_memory(err, n, "the tensor list");
+    memset(src->used, 0, n);
+    return HSC_OK;
+}
+
 static hsc_status open_gguf(hsc_model *m, hsc__source *src, hsc_error *err)
 {
     const hsc__arch *arch;
     const char *name, *title;
     HSC_TRY(hsc__gguf_open(&m->gguf, m->path, err));
-    m->tensors = src->tensors = hsc__gguf_tensors(m->gguf);
+    HSC_TRY(take_tensors(m, src, hsc__gguf_tensors(m->gguf), err));
     src->gguf = m->gguf;
     HSC_TRY(hsc__gguf_get_cstring(m->gguf, "general.architecture", NULL, &name, err));
     HSC_FAIL_IF(!name, HSC_EFORMAT, "%s: key general.architecture is missing", m->path);
@@ -25,9 +36,6 @@ static hsc_status open_gguf(hsc_model *m, hsc__source *src, hsc_error *err)
     HSC_FAIL_IF(!arch->from_gguf, HSC_EUNSUPPORTED, "%s: architecture \"%s\" is not supported in GGUF files", m->path,
                 name);
     m->desc.config.arch = arch->name;
-    src->used = hsc__arena_alloc(&m->arena, hsc__tensors_count(m->tensors) + 1);
-    if (!src->used) return hsc__fail_memory(err, hsc__tensors_count(m->tensors), "the tensor list");
-    memset(src->used, 0, hsc__tensors_count(m->tensors) + 1);
     return arch->from_gguf(src, &m->desc, err);
 }
 
@@ -43,6 +51,20 @@ static hsc_status refuse_quantised(const hsc__source *src, hsc_error *err)
     return HSC_OK;
 }
 
+/* is_causal false: a decoder whose tokens see later ones too (embedding models made of Qwen 2, say). */
+static hsc_status read_causal(const hsc__source *src, hsc__desc *desc, hsc_error *err)
+{
+    bool causal, windows = false;
+    HSC_TRY(hsc__json_bool(src->config, "is_causal", true, &causal, src->config_path, err));
+    if (causal || !desc->config.causal) return HSC_OK;
+    for (int i = 0; i < desc->config.n_layers; i++) windows |= desc->layers[i].window > 0;
+    HSC_FAIL_IF(windows || desc->encoder, HSC_EUNSUPPORTED,
+                "%s: field \"is_causal\": false is not supported with a sliding window or an encoder",
+                src->config_path);
+    desc->config.causal = 0;
+    return HSC_OK;
+}
+
 static hsc_status folder_description(hsc_model *m, hsc__source *src, hsc_error *err)
 {
     const hsc__arch *arch;
@@ -55,11 +77,9 @@ static hsc_status folder_description(hsc_model *m, hsc__source *src, hsc_error *
                 src->config_path, name);
     m->desc.config.arch = arch->name;
     HSC_TRY(hsc__safetensors_open_dir(&m->folder, m->path, err));
-    m->tensors = src->tensors = m->folder;
-    src->used = hsc__arena_alloc(&m->arena, hsc__tensors_count(m->tensors) + 1);
-    if (!src->used) return hsc__fail_memory(err, hsc__tensors_count(m->tensors), "the tensor list");
-    memset(src->used, 0, hsc__tensors_count(m->tensors) + 1);
-    return arch->from_folder(src, &m->desc, err);
+    HSC_TRY(take_tensors(m, src, m->folder, err));
+    HSC_TRY(arch->from_folder(src, &m->desc, err));
+    return read_causal(src, &m->desc, err);
 }
 
 static hsc_status open_folder(hsc_model *m, hsc__source *src, hsc_error *err)
@@ -85,12 +105,9 @@ static hsc_status open_llama2c(hsc_model *m, hsc__source *src, hsc_error *err)
 {
     hsc__llama2c header;
     HSC_TRY(hsc__llama2c_open(&m->folder, m->path, &header, err));
-    m->tensors = src->tensors = m->folder;
+    HSC_TRY(take_tensors(m, src, m->folder, err));
     m->desc.config.arch = "llama";
     m->no_tokenizer = true;
-    src->used = hsc__arena_alloc(&m->arena, hsc__tensors_count(m->tensors) + 1);
-    if (!src->used) return hsc__fail_memory(err, hsc__tensors_count(m->tensors), "the tensor list");
-    memset(src->used, 0, hsc__tensors_count(m->tensors) + 1);
     return hsc__llama_from_llama2c(src, &m->desc, &header, err);
 }
 

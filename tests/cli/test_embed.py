@@ -180,6 +180,30 @@ class Embed(ProgramTest):
             path.write_text(f"a\tb\n{line}\n")
             self.bad(1, "embed", "-m", STORIES, "--pairs", "-f", path, says=["line 2", "one tab"])
 
+    def variant(self, **changes):
+        """TINY with another configuration."""
+        model = self.folder / "-".join(changes)
+        model.mkdir()
+        for name in ("model.safetensors", "tokenizer.json"):
+            (model / name).symlink_to(TINY / name)
+        config = json.loads((TINY / "config.json").read_text())
+        (model / "config.json").write_text(json.dumps({**config, **changes}))
+        return model
+
+    def test_both_ways(self):
+        """A decoder with is_causal false sees what comes later; it writes nothing on."""
+        model, path = self.variant(is_causal=False), self.folder / "p.safetensors"
+        self.good("run", "-m", model, "--ids", "1,20,30", "--sites", "pattern", "-o", path)
+        pattern = read_safetensors(path)["pattern.0"]
+        for query in range(3):
+            row = pattern.row(0, query)
+            self.assertGreater(min(row), 0)
+            self.assertAlmostEqual(math.fsum(row), 1, delta=1e-6)
+        self.assertEqual(self.json("embed", "-m", model, "x")["pooling"], "mean")
+        self.bad(1, "generate", "-m", model, "x", says=["not causal"])
+        other = self.variant(model_type="mistral", sliding_window=4, is_causal=False)
+        self.bad(1, "embed", "-m", other, "x", says=["is_causal", "sliding window"])
+
     def test_limits(self):
         for words, says in (([], "no text"), (["x", "-f", "y"], "one of the two"), (["x", "-o", "a.txt"], ".npy"), (["x", "--pooling", "max"], "mean|cls|last"),
                             (["x", "--json", "-o", "a.npy"], "one of the two")):

@@ -98,6 +98,23 @@ def test_random_checkpoints():
     report.finish()
 
 
+def test_both_ways():
+    """is_causal false: every token sees every other, as in embedding models made of decoders."""
+    for seed, base in enumerate((make.LLAMA, make.QWEN2, make.QWEN3, make.PHI3, make.GPT_NEOX, make.BLOOM, make.OPT)):
+        config = make.configuration(base, is_causal=False)
+        ids = make.token_ids(config["vocab_size"], 20, seed)
+        with common.scratch() as folder:
+            model = make.write_folder(folder / "model", config, make.tensors_of(config, seed))
+            with torch.no_grad():
+                want = make.open_with_transformers(model)(torch.tensor([ids])).logits[0]
+            common.headscope("run", "-m", model, "--ids", ",".join(map(str, ids)), "--sites", "logits,pattern", "-o", folder / "x.safetensors")
+            got = load_file(folder / "x.safetensors")
+            off = float((got["logits"] - want).abs().max() / want.abs().max())
+            assert off < 2e-5, f"{config['model_type']}: {off:.1e}"
+            assert float(got["pattern.0"][:, 0, 1:].sum()) > 0.1
+            print(f"{config['model_type']:28} both ways {off:.1e}")
+
+
 def test_past_the_trained_length():
     """There dynamic and longrope turn a token by the length of the whole text, so that its row depends on what comes after
     it: transformers' rows do, and headscope ends the context, with the limit in a warning and in the refusal."""
