@@ -362,9 +362,9 @@ typedef struct hsc_embedding {
 /* How the model's files say that its embeddings are made: modules.json of sentence-transformers with the folders that
  * it names (pooling, Dense, Normalize) and sentence_bert_config.json, or pooling_type of a GGUF file. Where they do not
  * say: the last token of a causal model, the mean of another (an encoder-decoder's texts go through its encoder), not
- * normalised. HSC_EUNSUPPORTED: a pooling, module or activation that is not here, by name. HSC_EFORMAT, HSC_EIO,
- * HSC_ENOMEM. Free with hsc_embedding_free; after a failure there is nothing to free, and `out` says what is taken
- * where files are silent. */
+ * normalised. HSC_EUNSUPPORTED: a pooling, module or activation that is not here, by name, or what would be done to
+ * texts first (small letters, a prompt). HSC_EFORMAT, HSC_EIO, HSC_ENOMEM. Free with hsc_embedding_free; after a
+ * failure there is nothing to free, and `out` says what is taken where files are silent. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_model_embedding(const hsc_model *model, hsc_embedding *out, hsc_error *err);
 /* Frees the layers that hsc_model_embedding read, and leaves none. */
 HSC_API void hsc_embedding_free(hsc_embedding *embedding);

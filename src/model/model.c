@@ -161,7 +161,7 @@ static hsc_status enter_module(hsc_model *m, hsc_error *err)
     if (status == HSC_OK && folder) {
         char *inner = hsc__path_join(m->path, folder);
         if (inner) {
-            hsc__free(m->path);
+            m->outer = m->path;
             m->path = inner;
         } else {
             status = hsc__fail_memory(err, strlen(m->path), "a path");
@@ -250,6 +250,7 @@ void hsc_model_close(hsc_model *m)
     hsc__recast_free(&m->recast);
     hsc__arena_free(&m->arena);
     hsc__free(m->path);
+    hsc__free(m->outer);
     pthread_mutex_destroy(&m->lock);
     hsc__free(m);
 }

@@ -10,8 +10,9 @@
 
 struct hsc_model {
     hsc__desc desc;
-    hsc__arena arena; /* description, vectors, names, warnings */
-    char *path;
+    hsc__arena arena;     /* description, vectors, names, warnings */
+    char *path;           /* of the checkpoint */
+    char *outer;          /* what was asked for, where the checkpoint lies in a folder below it; else NULL */
     hsc__tensors *folder; /* one of the two owns the tensors */
     hsc__gguf *gguf;
     const hsc__tensors *tensors;
@@ -26,6 +27,12 @@ struct hsc_model {
         hsc_error error;
     } tokenizers[2]; /* the model's, and that of its targets where they have one of their own */
 };
+
+/* Where modules.json of sentence-transformers lies, if there is one. */
+static inline const char *hsc__model_home(const hsc_model *model)
+{
+    return model->outer ? model->outer : model->path;
+}
 
 /* Of a model and its weights: the same wherever it lies and whatever it is called, another for other weights. */
 uint64_t hsc__model_mark(const hsc_model *model);

@@ -1,6 +1,7 @@
 /* How a model's files say that its embeddings are made. sentence-transformers writes a list of modules, each in a
  * folder of its own; GGUF has one number. */
 #include "base/alloc.h"
+#include "formats/json.h"
 #include "model/model.h"
 #include "model/texts.h"
 #include "tasks/dense.h"
@@ -64,10 +65,10 @@ static hsc_status read_part(const hsc_model *model, const char *folder, bool den
     json_t *config = NULL;
     hsc__string_printf(&name, "%s/config.json", folder);
     if (name.failed) return hsc__fail_memory(err, strlen(folder), "a path");
-    hsc_status status = hsc__settings_load(&config, model->path, name.data, path, err);
+    hsc_status status = hsc__settings_load(&config, hsc__model_home(model), name.data, path, err);
     hsc__string_free(&name);
     if (status == HSC_OK && !config) status = hsc__fail(err, HSC_ENOTFOUND, 0, "%s: no such file", path->data);
-    hsc__string_printf(&name, "%s/%s", model->path, folder);
+    hsc__string_printf(&name, "%s/%s", hsc__model_home(model), folder);
     if (status == HSC_OK && name.failed) status = hsc__fail_memory(err, strlen(folder), "a path");
     if (status == HSC_OK)
         status = dense ? hsc__dense_read(out, name.data, config, path->data, err)
@@ -99,23 +100,71 @@ static hsc_status read_module(const hsc_model *model, const json_t *module, cons
     return read_part(model, folder, dense, path, out, err);
 }
 
+/* Whether the tokenizer makes the same of capitals as of small letters. */
+static bool ignores_case(const hsc_model *model)
+{
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(model, NULL);
+    hsc_encoding upper = {0}, lower = {0};
+    bool same = tokenizer && hsc_encode(tokenizer, "A", 1, 0, &upper, NULL) == HSC_OK &&
+                hsc_encode(tokenizer, "a", 1, 0, &lower, NULL) == HSC_OK && upper.n == lower.n &&
+                memcmp(upper.ids, lower.ids, upper.n * sizeof *upper.ids) == 0;
+    hsc_encoding_free(&upper);
+    hsc_encoding_free(&lower);
+    return same;
+}
+
+/* sentence_bert_config.json: where texts are cut, and whether they are put into small letters first. */
+static hsc_status read_texts(const hsc_model *model, hsc_embedding *out, hsc_error *err)
+{
+    hsc__string path = {0};
+    json_t *config = NULL;
+    int n_ctx = hsc__texts_config(model)->n_ctx;
+    int64_t most = 0;
+    bool small = false;
+    hsc_status status = hsc__settings_load(&config, model->path, "sentence_bert_config.json", &path, err);
+    if (status == HSC_OK) status = hsc__json_int(config, "max_seq_length", 0, 0, INT32_MAX, &most, path.data, err);
+    if (status == HSC_OK) status = hsc__json_bool(config, "do_lower_case", false, &small, path.data, err);
+    if (status == HSC_OK && most) out->max_tokens = most < n_ctx ? (int)most : n_ctx;
+    if (status == HSC_OK && small && !ignores_case(model))
+        status =
+            hsc__fail(err, HSC_EUNSUPPORTED, 0,
+                      "%s: do_lower_case is true and the tokenizer tells capitals apart: not supported", path.data);
+    json_decref(config);
+    hsc__string_free(&path);
+    return status;
+}
+
+/* config_sentence_transformers.json may put a text of its own before each. */
+static hsc_status refuse_prompt(const hsc_model *model, hsc_error *err)
+{
+    hsc__string path = {0};
+    json_t *config = NULL;
+    hsc_status status =
+        hsc__settings_load(&config, hsc__model_home(model), "config_sentence_transformers.json", &path, err);
+    const char *name = json_string_value(json_object_get(config, "default_prompt_name"));
+    if (status == HSC_OK && name && json_string_length(json_object_get(json_object_get(config, "prompts"), name)))
+        status =
+            hsc__fail(err, HSC_EUNSUPPORTED, 0,
+                      "%s: default_prompt_name is \"%s\": its prompt is not put before texts here", path.data, name);
+    json_decref(config);
+    hsc__string_free(&path);
+    return status;
+}
+
 static hsc_status read_folder(const hsc_model *model, hsc_embedding *out, hsc_error *err)
 {
     hsc__string path = {0}, module_path = {0};
-    json_t *list = NULL, *config = NULL;
-    hsc_status status = hsc__settings_load(&list, model->path, "modules.json", &path, err);
+    json_t *list = NULL;
+    hsc_status status = hsc__settings_load(&list, hsc__model_home(model), "modules.json", &path, err);
     for (size_t i = 0; status == HSC_OK && i < json_array_size(list); i++)
         status = read_module(model, json_array_get(list, i), path.data, &module_path, out, err);
     json_decref(list);
-    if (status == HSC_OK && out->known)
-        status = hsc__settings_load(&config, model->path, "sentence_bert_config.json", &path, err);
-    const json_t *most = json_object_get(config, "max_seq_length");
-    json_int_t n = json_is_integer(most) ? json_integer_value(most) : 0;
-    if (status == HSC_OK && n > 0 && n < hsc__texts_config(model)->n_ctx) out->max_tokens = (int)n;
-    json_decref(config);
     hsc__string_free(&path);
     hsc__string_free(&module_path);
-    return status;
+    HSC_TRY(status);
+    if (!out->known) return HSC_OK;
+    HSC_TRY(read_texts(model, out, err));
+    return refuse_prompt(model, err);
 }
 
 /* ARCH.pooling_type: 0 none, 1 mean, 2 cls, 3 last. */
@@ -141,10 +190,14 @@ hsc_status hsc_model_embedding(const hsc_model *model, hsc_embedding *out, hsc_e
 {
     hsc__error_clear(err);
     bool sees_ahead = !model->desc.config.causal || model->desc.encoder;
-    *out = (hsc_embedding){.pooling = sees_ahead ? HSC_POOL_MEAN : HSC_POOL_LAST};
+    const hsc_embedding silent = {.pooling = sees_ahead ? HSC_POOL_MEAN : HSC_POOL_LAST};
+    *out = silent;
     hsc_model *m = (hsc_model *)(uintptr_t)model;
     hsc_status status = model->gguf ? read_gguf(m, out, err) : read_folder(model, out, err);
     if (status == HSC_OK) status = hsc__dense_check(out, hsc__texts_config(model)->d_model, err);
-    if (status != HSC_OK) hsc_embedding_free(out);
+    if (status != HSC_OK) {
+        hsc_embedding_free(out);
+        *out = silent;
+    }
     return status == HSC_EINVAL ? hsc__fail_prefix(err, HSC_EFORMAT, "%s", model->path) : status;
 }

@@ -190,6 +190,45 @@ class Embed(ProgramTest):
         (model / "config.json").write_text(json.dumps({**config, **changes}))
         return model
 
+    def sentence_transformers(self, name, inner="", texts=None, prompts=None):
+        """TINY as such a folder: mean, normalised; the checkpoint in `inner`."""
+        model = self.folder / name
+        (model / inner).mkdir(parents=True)
+        (model / "1_Pooling").mkdir()
+        for file in ("model.safetensors", "tokenizer.json", "config.json"):
+            (model / inner / file).symlink_to(TINY / file)
+        types = (("Transformer", inner), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
+        (model / "modules.json").write_text(json.dumps([
+            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for i, (kind, path) in enumerate(types)]))
+        (model / "1_Pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+        if texts:
+            (model / inner / "sentence_bert_config.json").write_text(json.dumps(texts))
+        if prompts:
+            (model / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+        return model
+
+    def test_older_folders(self):
+        """The checkpoint lies in a folder below that of modules.json, which counts all the same."""
+        want = self.good("embed", "-m", TINY, "--pooling", "mean", "--normalise", "yes", TEXTS[0])
+        for name, inner in (("new", ""), ("old", "0_Transformer")):
+            data = self.json("embed", "-m", self.sentence_transformers(name, inner), TEXTS[0])
+            self.assertEqual((data["pooling"], data["normalised"]), ("mean", True))
+            self.assertEqual(self.good("embed", "-m", self.folder / name, TEXTS[0]), want)
+
+    def test_what_is_done_to_texts(self):
+        long = "a " * 600
+        for most, n in ((8, 8), (512, 512), (1000, 512)):
+            model = self.sentence_transformers(f"cut{most}", texts={"max_seq_length": most, "do_lower_case": False})
+            self.assertEqual(self.json("embed", "-m", model, long)["texts"][0]["n_tokens"], n)
+        small = self.sentence_transformers("small", "0_Transformer", texts={"do_lower_case": True})
+        prompted = self.sentence_transformers("prompted", prompts={"prompts": {"q": "query: "}, "default_prompt_name": "q"})
+        for model, says in ((small, "do_lower_case"), (prompted, "default_prompt_name")):
+            self.bad(1, "embed", "-m", model, "x", says=[says])
+            self.good("embed", "-m", model, "--pooling", "mean", "--normalise", "yes", "x")
+        silent = self.sentence_transformers("silent", prompts={"prompts": {"q": "query: "}, "default_prompt_name": None})
+        self.good("embed", "-m", silent, "x")
+
     def test_both_ways(self):
         """A decoder with is_causal false sees what comes later; it writes nothing on."""
         model, path = self.variant(is_causal=False), self.folder / "p.safetensors"
