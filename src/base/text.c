@@ -82,6 +82,12 @@ bool hsc__utf8_valid(const char *text, size_t n)
     return true;
 }
 
+bool hsc__ends_with(const char *text, const char *ending)
+{
+    size_t n = strlen(text), m = strlen(ending);
+    return n >= m && strcmp(text + n - m, ending) == 0;
+}
+
 void hsc__string_add(hsc__string *s, const char *bytes, size_t n)
 {
     if (s->failed) return;

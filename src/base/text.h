@@ -27,6 +27,8 @@ bool hsc__next_line(const char *text, size_t n, size_t *at, const char **line, s
 
 bool hsc__utf8_valid(const char *text, size_t n);
 
+bool hsc__ends_with(const char *text, const char *ending);
+
 /* A growing byte string, always NUL-terminated once it is not empty. Zero it before use. A failed append sets
  * `failed` and leaves the contents; check once at the end. */
 typedef struct hsc__string {

@@ -4,6 +4,8 @@
  */
 #include "cli/shared.h"
 
+#include "base/text.h"
+
 #include <string.h>
 #include <sys/stat.h>
 
@@ -134,7 +136,7 @@ int hsc__cli_convert(int argc, char **argv)
     int status = hsc__cli_parse(&command, argc, argv, &v, &args);
     if (status != HSC__CLI_GO_ON) return status;
     if (!v.output || !*v.output) return hsc__cli_misuse(&command, "no output: -o OUT.gguf or -o FOLDER");
-    if (v.dtype > 2 && !hsc__cli_ends_with(v.output, ".gguf"))
+    if (v.dtype > 2 && !hsc__ends_with(v.output, ".gguf"))
         return hsc__cli_misuse(&command, "a folder holds f32, bf16 or f16; a quantised type wants -o OUT.gguf");
     status = hsc__cli_model_path(&command, v.model, &path);
     if (status != HSC__CLI_GO_ON) return status;

@@ -4,6 +4,7 @@
  */
 #include "cli/shared.h"
 
+#include "base/text.h"
 #include "headscope/tasks.h"
 
 #include <string.h>
@@ -294,7 +295,7 @@ static int check(const values *v, int n_texts)
         return hsc__cli_misuse(&command, "--pairs takes texts two by two: %d were given", n_texts);
     if (n_texts && v->file) return hsc__cli_misuse(&command, "TEXT and --file: one of the two");
     if (o && v->json) return hsc__cli_misuse(&command, "--json prints, -o writes an array: one of the two");
-    if (o && !hsc__cli_ends_with(o, ".npy") && !hsc__cli_ends_with(o, ".npz") && !hsc__cli_ends_with(o, ".safetensors"))
+    if (o && !hsc__ends_with(o, ".npy") && !hsc__ends_with(o, ".npz") && !hsc__ends_with(o, ".safetensors"))
         return hsc__cli_misuse(&command, "-o %s: the name must end in .npy, .npz or .safetensors", o);
     return HSC__CLI_GO_ON;
 }

@@ -1,4 +1,5 @@
 /* headscope export: a site's rows over a corpus, for probes, with an index of texts and positions. */
+#include "base/text.h"
 #include "cli/heads.h"
 #include "headscope/analysis.h"
 
@@ -148,7 +149,7 @@ static hsc_status run(const values *v, const hsc__opened *opened, corpus *c, hsc
 static int check(const values *v)
 {
     if (!v->out) return hsc__cli_misuse(&command, "-o FILE says where to");
-    if (!hsc__cli_ends_with(v->out, ".npz") && !hsc__cli_ends_with(v->out, ".npy"))
+    if (!hsc__ends_with(v->out, ".npz") && !hsc__ends_with(v->out, ".npy"))
         return hsc__cli_misuse(&command, "-o %s: the name must end in .npz or .npy", v->out);
     hsc_site site = hsc_site_find(v->site);
     if (site == HSC_N_SITES) return hsc__cli_misuse(&command, "--site: unknown site '%s'", v->site);

@@ -4,6 +4,8 @@
  */
 #include "cli/shared.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,9 +67,8 @@ typedef struct sums {
 /* Masks and tables that old checkpoints carry along: nothing that was trained. */
 static bool is_buffer(const hsc_tensor_info *t)
 {
-    return (hsc__cli_ends_with(t->name, ".attn.bias") && t->n_dims > 1) ||
-           hsc__cli_ends_with(t->name, ".masked_bias") || hsc__cli_ends_with(t->name, ".rotary_emb.inv_freq") ||
-           strcmp(t->name, "rope_freqs.weight") == 0;
+    return (hsc__ends_with(t->name, ".attn.bias") && t->n_dims > 1) || hsc__ends_with(t->name, ".masked_bias") ||
+           hsc__ends_with(t->name, ".rotary_emb.inv_freq") || strcmp(t->name, "rope_freqs.weight") == 0;
 }
 
 static void add_tensor(sums *s, const hsc_tensor_info *t)

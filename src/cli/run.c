@@ -6,6 +6,8 @@
  */
 #include "cli/target.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
 typedef struct values {
@@ -165,7 +167,7 @@ static int check(job *j)
     if (v->segments.ids && v->segments.n != v->ids.n)
         return hsc__cli_misuse(&command, "--segments needs --ids and as many numbers");
     if (!v->output) return hsc__cli_misuse(&command, "no output: -o FILE.safetensors or -o FILE.npz");
-    if (!hsc__cli_ends_with(v->output, ".safetensors") && !hsc__cli_ends_with(v->output, ".npz"))
+    if (!hsc__ends_with(v->output, ".safetensors") && !hsc__ends_with(v->output, ".npz"))
         return hsc__cli_misuse(&command, "-o %s: the name must end in .safetensors or .npz", v->output);
     return HSC__CLI_GO_ON;
 }

@@ -2,6 +2,7 @@
  * print. */
 #include "cli/shared.h"
 
+#include "base/text.h"
 #include "hub/hub.h"
 
 #include <errno.h>
@@ -248,12 +249,6 @@ hsc_status hsc__cli_read_text(const char *argument, const char *file, hsc__strin
 unsigned hsc__encode_flags(bool no_special, bool parse_special)
 {
     return (no_special ? 0U : HSC_ENCODE_ADD_SPECIAL) | (parse_special ? HSC_ENCODE_PARSE_SPECIAL : 0U);
-}
-
-bool hsc__cli_ends_with(const char *text, const char *ending)
-{
-    size_t n = strlen(text), m = strlen(ending);
-    return n > m && strcmp(text + n - m, ending) == 0;
 }
 
 int hsc__check_plot(const hsc__command *command, const char *path)

@@ -70,7 +70,6 @@ hsc_status hsc__cli_read_text(const char *argument, const char *file, hsc__strin
  * one asks. */
 unsigned hsc__encode_flags(bool no_special, bool parse_special);
 
-bool hsc__cli_ends_with(const char *text, const char *ending);
 /* Whether --plot names a picture that can be drawn (NULL: none is asked for); says what is wrong with it. */
 int hsc__check_plot(const hsc__command *command, const char *path);
 

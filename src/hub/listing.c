@@ -26,17 +26,11 @@ static const char *const small_files[] = {
     "chat_template.jinja",
 };
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t n = strlen(text), n_ending = strlen(ending);
-    return n >= n_ending && strcmp(text + n - n_ending, ending) == 0;
-}
-
 bool hsc__plan_is_pickle(const char *name)
 {
     static const char *const endings[] = {".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (ends_with(name, endings[i])) return true;
+        if (hsc__ends_with(name, endings[i])) return true;
     return false;
 }
 
@@ -156,7 +150,7 @@ static size_t list_names(hsc__string *out, const hsc__listing *listing, bool (*w
 
 static bool is_gguf(const char *name)
 {
-    return ends_with(name, ".gguf");
+    return hsc__ends_with(name, ".gguf");
 }
 
 static bool is_pickled_weights(const char *name)
@@ -221,7 +215,7 @@ static hsc_status add_shards(hsc__plan *plan, const hsc__listing *listing, const
     json_object_foreach(map, tensor, value)
     {
         const char *shard = json_string_value(value);
-        HSC_FAIL_IF(!shard || !hsc__hub_file_name_ok(shard) || !ends_with(shard, ".safetensors"), HSC_EFORMAT,
+        HSC_FAIL_IF(!shard || !hsc__hub_file_name_ok(shard) || !hsc__ends_with(shard, ".safetensors"), HSC_EFORMAT,
                     "%s: \"weight_map\" puts \"%.100s\" into \"%.200s\", which is refused", path, tensor,
                     shard ? shard : "(not text)");
         hsc__remote_file *file = hsc__listing_find(listing, shard);

@@ -1,6 +1,7 @@
 /* What a model's name on the command line means. Reads the cache, never the network. */
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "hub/hub.h"
 #include "hub/name.h"
 #include "hub/places.h"
@@ -20,12 +21,6 @@ typedef struct contents {
     char *gguf; /* path of one of them */
 } contents;
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t n = strlen(text), n_ending = strlen(ending);
-    return n >= n_ending && strcmp(text + n - n_ending, ending) == 0;
-}
-
 static hsc_status look_into(contents *found, const char *folder, int depth, hsc_error *err);
 
 static hsc_status look_at(contents *found, const char *folder, const char *name, int depth, hsc_error *err)
@@ -35,9 +30,9 @@ static hsc_status look_at(contents *found, const char *folder, const char *name,
     if (!path) return hsc__fail_memory(err, strlen(folder) + strlen(name) + 2, "a path in the cache");
     if (hsc__is_dir(path)) {
         if (depth < MAX_DEPTH) status = look_into(found, path, depth + 1, err);
-    } else if (depth == 0 && ends_with(name, ".safetensors")) {
+    } else if (depth == 0 && hsc__ends_with(name, ".safetensors")) {
         found->has_safetensors = true;
-    } else if (ends_with(name, ".gguf") && hsc__is_file(path) && found->n_gguf++ == 0) {
+    } else if (hsc__ends_with(name, ".gguf") && hsc__is_file(path) && found->n_gguf++ == 0) {
         found->gguf = path;
         return HSC_OK;
     }
@@ -120,8 +115,8 @@ static bool looks_like_path(const char *name)
     size_t n = strlen(name);
     const char *slash = strchr(name, '/');
     return n == 0 || strchr("/.~", name[0]) || name[n - 1] == '/' ||
-           (slash && strchr(slash + 1, '/') && !strchr(name, '@')) || ends_with(name, ".gguf") ||
-           ends_with(name, ".safetensors") || ends_with(name, ".bin");
+           (slash && strchr(slash + 1, '/') && !strchr(name, '@')) || hsc__ends_with(name, ".gguf") ||
+           hsc__ends_with(name, ".safetensors") || hsc__ends_with(name, ".bin");
 }
 
 hsc_status hsc__hub_resolve(const char *name, char **path, hsc_error *err)

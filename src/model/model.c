@@ -20,6 +20,27 @@ static hsc_status take_tensors(hsc_model *m, hsc__source *src, const hsc__tensor
     return HSC_OK;
 }
 
+/* Not causal: a decoder whose tokens see later ones too (embedding models made of Qwen 2, say). `field` of `path` says
+ * so. */
+static hsc_status see_both_ways(hsc__desc *desc, const char *path, const char *field, hsc_error *err)
+{
+    bool windows = false;
+    for (int i = 0; i < desc->config.n_layers; i++) windows |= desc->layers[i].window > 0;
+    HSC_FAIL_IF(windows || desc->encoder, HSC_EUNSUPPORTED,
+                "%s: %s: false is not supported with a sliding window or an encoder", path, field);
+    desc->config.causal = 0;
+    return HSC_OK;
+}
+
+static hsc_status gguf_description(hsc_model *m, hsc__source *src, const hsc__arch *arch, hsc_error *err)
+{
+    bool causal;
+    HSC_TRY(arch->from_gguf(src, &m->desc, err));
+    if (!m->desc.config.causal) return HSC_OK;
+    HSC_TRY(hsc__meta_bool(src, "attention.causal", true, &causal, err));
+    return causal ? HSC_OK : see_both_ways(&m->desc, m->path, "key attention.causal", err);
+}
+
 static hsc_status open_gguf(hsc_model *m, hsc__source *src, hsc_error *err)
 {
     const hsc__arch *arch;
@@ -36,7 +57,7 @@ static hsc_status open_gguf(hsc_model *m, hsc__source *src, hsc_error *err)
     HSC_FAIL_IF(!arch->from_gguf, HSC_EUNSUPPORTED, "%s: architecture \"%s\" is not supported in GGUF files", m->path,
                 name);
     m->desc.config.arch = arch->name;
-    return arch->from_gguf(src, &m->desc, err);
+    return gguf_description(m, src, arch, err);
 }
 
 /* GPTQ, AWQ, bitsandbytes and their like: tensors that mean something else than their types and shapes say. */
@@ -51,24 +72,11 @@ static hsc_status refuse_quantised(const hsc__source *src, hsc_error *err)
     return HSC_OK;
 }
 
-/* is_causal false: a decoder whose tokens see later ones too (embedding models made of Qwen 2, say). */
-static hsc_status read_causal(const hsc__source *src, hsc__desc *desc, hsc_error *err)
-{
-    bool causal, windows = false;
-    HSC_TRY(hsc__json_bool(src->config, "is_causal", true, &causal, src->config_path, err));
-    if (causal || !desc->config.causal) return HSC_OK;
-    for (int i = 0; i < desc->config.n_layers; i++) windows |= desc->layers[i].window > 0;
-    HSC_FAIL_IF(windows || desc->encoder, HSC_EUNSUPPORTED,
-                "%s: field \"is_causal\": false is not supported with a sliding window or an encoder",
-                src->config_path);
-    desc->config.causal = 0;
-    return HSC_OK;
-}
-
 static hsc_status folder_description(hsc_model *m, hsc__source *src, hsc_error *err)
 {
     const hsc__arch *arch;
     const char *name;
+    bool causal;
     HSC_TRY(hsc__json_string(src->config, "model_type", NULL, &name, src->config_path, err));
     HSC_FAIL_IF(!name, HSC_EFORMAT, "%s: field \"model_type\" is missing", src->config_path);
     HSC_TRY(hsc__arch_find(name, src->config_path, &arch, err));
@@ -79,7 +87,9 @@ static hsc_status folder_description(hsc_model *m, hsc__source *src, hsc_error *
     HSC_TRY(hsc__safetensors_open_dir(&m->folder, m->path, err));
     HSC_TRY(take_tensors(m, src, m->folder, err));
     HSC_TRY(arch->from_folder(src, &m->desc, err));
-    return read_causal(src, &m->desc, err);
+    HSC_TRY(hsc__json_bool(src->config, "is_causal", true, &causal, src->config_path, err));
+    if (causal || !m->desc.config.causal) return HSC_OK;
+    return see_both_ways(&m->desc, src->config_path, "field \"is_causal\"", err);
 }
 
 static hsc_status open_folder(hsc_model *m, hsc__source *src, hsc_error *err)

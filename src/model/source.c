@@ -178,16 +178,10 @@ hsc__weight hsc__weight_part(const hsc__weight *whole, int first, int n)
     return part;
 }
 
-static bool ends_with(const char *text, const char *suffix)
-{
-    size_t n = strlen(text), m = strlen(suffix);
-    return n >= m && strcmp(text + n - m, suffix) == 0;
-}
-
 void hsc__source_ignore(hsc__source *src, const char *suffix)
 {
     for (size_t i = 0; i < hsc__tensors_count(src->tensors); i++) {
-        if (ends_with(hsc__tensors_at(src->tensors, i)->name, suffix)) src->used[i] = 1;
+        if (hsc__ends_with(hsc__tensors_at(src->tensors, i)->name, suffix)) src->used[i] = 1;
     }
 }
 

@@ -1,6 +1,7 @@
 /* How a model's files say that its embeddings are made. sentence-transformers writes a list of modules, each in a
  * folder of its own; GGUF has one number. */
 #include "base/alloc.h"
+#include "base/text.h"
 #include "formats/json.h"
 #include "model/model.h"
 #include "model/texts.h"
@@ -51,12 +52,6 @@ static hsc_status read_pooling(const json_t *config, const char *path, hsc_embed
     return HSC_OK;
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t n = strlen(text), m = strlen(ending);
-    return n >= m && strcmp(text + n - m, ending) == 0;
-}
-
 /* A pooling, or a layer behind it. */
 static hsc_status read_part(const hsc_model *model, const char *folder, bool dense, hsc__string *path,
                             hsc_embedding *out, hsc_error *err)
@@ -85,13 +80,13 @@ static hsc_status read_module(const hsc_model *model, const json_t *module, cons
     const char *type = json_string_value(json_object_get(module, "type"));
     const char *folder = json_string_value(json_object_get(module, "path"));
     HSC_FAIL_IF(!type || !folder, HSC_EFORMAT, "%s: a module has no type or path", list_path);
-    if (ends_with(type, ".Transformer")) return HSC_OK;
-    if (ends_with(type, ".Normalize")) {
+    if (hsc__ends_with(type, ".Transformer")) return HSC_OK;
+    if (hsc__ends_with(type, ".Normalize")) {
         out->normalise = 1;
         return HSC_OK;
     }
-    bool dense = ends_with(type, ".Dense");
-    HSC_FAIL_IF(!dense && !ends_with(type, ".Pooling"), HSC_EUNSUPPORTED, "%s: the module %s is not supported",
+    bool dense = hsc__ends_with(type, ".Dense");
+    HSC_FAIL_IF(!dense && !hsc__ends_with(type, ".Pooling"), HSC_EUNSUPPORTED, "%s: the module %s is not supported",
                 list_path, type);
     HSC_FAIL_IF(dense && (!out->known || out->normalise), HSC_EUNSUPPORTED,
                 "%s: a Dense is supported behind the pooling and before Normalize", list_path);

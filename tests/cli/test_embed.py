@@ -240,6 +240,11 @@ class Embed(ProgramTest):
             self.assertAlmostEqual(math.fsum(row), 1, delta=1e-6)
         self.assertEqual(self.json("embed", "-m", model, "x")["pooling"], "mean")
         self.bad(1, "generate", "-m", model, "x", says=["not causal"])
+        gguf, back = self.folder / "both.gguf", self.folder / "back"
+        for source, target in ((model, gguf), (gguf, back)):
+            self.good("convert", "-m", source, "-o", target)
+            self.good("run", "-m", target, "--ids", "1,20,30", "--sites", "pattern", "-o", path)
+            self.assertEqual(read_safetensors(path)["pattern.0"].numbers, pattern.numbers)
         other = self.variant(model_type="mistral", sliding_window=4, is_causal=False)
         self.bad(1, "embed", "-m", other, "x", says=["is_causal", "sliding window"])
 

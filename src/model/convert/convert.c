@@ -2,6 +2,7 @@
 #include "model/convert/convert.h"
 
 #include "base/file.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <math.h>
@@ -41,18 +42,12 @@ const char *hsc__convert_text(hsc__convert *c, const char *format, ...)
     return n < 0 ? NULL : hsc__arena_strndup(&c->arena, text, strlen(text));
 }
 
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t n = strlen(text), m = strlen(ending);
-    return n >= m && strcmp(text + n - m, ending) == 0;
-}
-
 static hsc_status check_options(const hsc__convert *c, hsc_error *err)
 {
     const hsc_convert_options *o = c->options;
     struct stat info;
     HSC_FAIL_IF(o->n_threads < 0, HSC_EINVAL, "n_threads is %d, it must not be negative", o->n_threads);
-    HSC_FAIL_IF(ends_with(c->out, ".safetensors"), HSC_EINVAL,
+    HSC_FAIL_IF(hsc__ends_with(c->out, ".safetensors"), HSC_EINVAL,
                 "%s: the output is a folder (with config.json and model.safetensors) or a file that ends in .gguf",
                 c->out);
     HSC_FAIL_IF(o->recast && ((unsigned)o->dtype >= HSC_N_DTYPES || !hsc__kernels_can_write(o->dtype)), HSC_EINVAL,
@@ -118,7 +113,7 @@ hsc_status hsc_convert(const char *in, const char *out, const hsc_convert_option
     HSC_FAIL_IF(!in || !out || !*out, HSC_EINVAL, "input and output must be named");
     c.report = report ? report : &unwanted;
     *c.report = (hsc_convert_report){0};
-    c.to_gguf = ends_with(out, ".gguf");
+    c.to_gguf = hsc__ends_with(out, ".gguf");
     hsc_status status = convert(&c, err);
     c.report->seconds = now() - begin;
     if (c.model) hsc_model_close(c.model);

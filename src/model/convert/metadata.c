@@ -231,7 +231,6 @@ static uint32_t pooling_of(const hsc__convert *c)
 static void put_bert(const hsc__convert *c, hsc__gguf_writer *w)
 {
     uint32_t pooling = pooling_of(c);
-    put_flag(c, w, "attention.causal", false);
     if (pooling) put_key(c, w, "pooling_type", pooling);
     hsc__gguf_put_u32(w, "tokenizer.ggml.token_type_count", (uint32_t)c->model->desc.config.n_segments);
 }
@@ -254,6 +253,7 @@ hsc_status hsc__convert_put_metadata(hsc__convert *c, hsc__gguf_writer *w, hsc_e
     if (is_plain(c)) put_real(c, w, "attention.layer_norm_epsilon", c->model->desc.norm_eps);
     else put_llama(c, w);
     if (config->is_rotary) put_rope(c, w);
+    if (!config->causal) put_flag(c, w, "attention.causal", false);
     if (is_family(c, "gptneox")) put_flag(c, w, "use_parallel_residual", c->model->desc.parallel);
     if (is_family(c, "bert")) put_bert(c, w);
     return HSC_OK;
@@ -469,6 +469,7 @@ static hsc_status make_config(hsc__convert *c, json_t *o, hsc_error *err)
     failed |= set_int(o, "vocab_size", d->config.d_vocab) |
               set(o, "tie_word_embeddings", json_boolean(d->config.tied)) |
               set(o, "torch_dtype", json_string(torch_type(main_type(c))));
+    if (!d->config.causal && !is_family(c, "bert")) failed |= set(o, "is_causal", json_false());
     if (failed) return hsc__fail_memory(err, 1, "config.json");
     return add_ids(c, o, err);
 }

@@ -2,6 +2,7 @@
 #include "model/convert/convert.h"
 
 #include "base/dtype.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -14,12 +15,6 @@ typedef struct tally {
     size_t unknown;                         /* tensors of a type that nothing here computes with */
     const char *head;                       /* the output matrix, when it is to be finer than the rest */
 } tally;
-
-static bool ends_with(const char *text, const char *ending)
-{
-    size_t n = strlen(text), m = strlen(ending);
-    return n >= m && strcmp(text + n - m, ending) == 0;
-}
 
 static bool is_whole(hsc_dtype dtype, int64_t row)
 {
@@ -41,7 +36,7 @@ static bool stays_f32(const char *name)
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         if (strstr(name, kept[i])) return true;
     }
-    return !ends_with(name, ".weight");
+    return !hsc__ends_with(name, ".weight");
 }
 
 /* The matrix that makes logits: an output of its own, or the embedding where there is none. */
@@ -145,8 +140,8 @@ static hsc_status plan_tensor(hsc__convert *c, const hsc__tensor *from, bool ren
     memcpy(item.shape, from->shape, sizeof item.shape);
     if (rename) HSC_TRY(rename_item(c, &item, &known, err));
     if (!known) {
-        if (!ends_with(from->name, ".attn.bias") && !ends_with(from->name, ".masked_bias") &&
-            !ends_with(from->name, ".inv_freq") && !ends_with(from->name, ".position_ids"))
+        if (!hsc__ends_with(from->name, ".attn.bias") && !hsc__ends_with(from->name, ".masked_bias") &&
+            !hsc__ends_with(from->name, ".inv_freq") && !hsc__ends_with(from->name, ".position_ids"))
             hsc__convert_note(c, "%s is no weight of this architecture and is left out", from->name);
         return HSC_OK;
     }
