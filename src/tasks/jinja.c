@@ -525,11 +525,10 @@ static hsc_status execute(hsc__jrun *r, const hsc__jnode *node)
     case HSC__J_BODY:
         for (size_t i = 0; i < node->n_kids && !r->broke && !r->continued; i++) HSC_TRY(execute(r, node->kids[i]));
         return HSC_OK;
-    case HSC__J_TEXT: hsc__string_add(r->out, node->text, node->n); return HSC_OK;
+    case HSC__J_TEXT: return hsc__jadd(r, node->line, r->out, node->text, node->n);
     case HSC__J_OUTPUT:
         HSC_TRY(evaluate(r, node->kids[0], &value));
-        HSC_TRY(hsc__jwrite(r, node->line, r->out, &value, false));
-        return r->out->n < (size_t)1 << 30 ? HSC_OK : hsc__jrun_fail(r, node->line, HSC_EUNSUPPORTED, "it is endless");
+        return hsc__jwrite(r, node->line, r->out, &value, false);
     case HSC__J_IF: return execute_if(r, node);
     case HSC__J_FOR: return execute_for(r, node);
     case HSC__J_MACRO_DEF:

@@ -169,6 +169,8 @@ hsc_status hsc__jfilter(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue 
 hsc_status hsc__jtest(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *args, size_t n, bool *out);
 /* The characters (code points) of a string as a list of strings; the elements of a list; the keys of a dict. */
 hsc_status hsc__jelements(hsc__jrun *r, int line, const hsc__jvalue *v, hsc__jvalue *out);
+/* Appends text. HSC_EUNSUPPORTED: a text so long that no template means it. */
+hsc_status hsc__jadd(hsc__jrun *r, int line, hsc__string *out, const char *text, size_t n);
 /* Appends a value as str() writes it, or as json.dumps does. HSC_EUNSUPPORTED: it holds itself, or has no end. */
 hsc_status hsc__jwrite(hsc__jrun *r, int line, hsc__string *out, const hsc__jvalue *v, bool json);
 /* Moves a string that was built to the arena; frees it. What went wrong while it was built is handed on. */

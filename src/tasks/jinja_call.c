@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { MAX_ELEMENTS = 1 << 22 };
+
 static bool named(const char *name, size_t n, const char *wanted)
 {
     return strlen(wanted) == n && memcmp(name, wanted, n) == 0;
@@ -26,6 +28,8 @@ hsc_status hsc__jkeep(hsc__jrun *r, hsc_status status, hsc__string *text, hsc__j
 /* Room for n elements. */
 static hsc_status new_list(hsc__jrun *r, size_t n, hsc__jvalue *out)
 {
+    if (n > MAX_ELEMENTS)
+        return hsc__fail(r->err, HSC_EUNSUPPORTED, 0, "a list of %zu elements, %d are the most", n, (int)MAX_ELEMENTS);
     hsc__jvalue *items = hsc__arena_alloc(r->arena, (n + 1) * sizeof *items);
     if (!items) return hsc__fail_memory(r->err, n * sizeof *items, "a chat template's list");
     *out = (hsc__jvalue){.kind = HSC__J_LIST, .items = items, .n = 0};
@@ -136,16 +140,18 @@ static hsc_status split(hsc__jrun *r, int line, const hsc__jvalue *args, size_t 
     }
 }
 
-static hsc_status replace(hsc__jrun *r, const hsc__jvalue *args, hsc__jvalue *out)
+static hsc_status replace(hsc__jrun *r, int line, const hsc__jvalue *args, hsc__jvalue *out)
 {
     hsc__string text = {0};
-    const char *at = args[0].text, *end = at + args[0].n;
-    for (const char *hit; args[1].n && (hit = find(at, (size_t)(end - at), &args[1])); at = hit + args[1].n) {
+    hsc_status status = HSC_OK;
+    const char *at = args[0].text, *end = at + args[0].n, *hit;
+    while (status == HSC_OK && args[1].n && (hit = find(at, (size_t)(end - at), &args[1]))) {
         hsc__string_add(&text, at, (size_t)(hit - at));
-        hsc__string_add(&text, args[2].text, args[2].n);
+        status = hsc__jadd(r, line, &text, args[2].text, args[2].n);
+        at = hit + args[1].n;
     }
     hsc__string_add(&text, at, (size_t)(end - at));
-    return hsc__jkeep(r, HSC_OK, &text, out);
+    return hsc__jkeep(r, status, &text, out);
 }
 
 /* upper, lower, capitalize, title() and the filter title, which begins words at fewer places. Beyond ASCII one letter
@@ -186,7 +192,7 @@ static hsc_status string_method(hsc__jrun *r, const hsc__jnode *node, const char
     else if (text && named(name, n_name, "endswith")) *out = hsc__jbool(ends_in(&args[0], set, false));
     else if (named(name, n_name, "split")) return split(r, node->line, args, n, out);
     else if (n == 3 && named(name, n_name, "replace") && args[1].kind == HSC__J_STRING && args[2].kind == HSC__J_STRING)
-        return replace(r, args, out);
+        return replace(r, node->line, args, out);
     else if (named(name, n_name, "upper")) return change_case(r, node->line, &args[0], 'u', out);
     else if (named(name, n_name, "lower")) return change_case(r, node->line, &args[0], 'l', out);
     else if (named(name, n_name, "capitalize")) return change_case(r, node->line, &args[0], 'c', out);

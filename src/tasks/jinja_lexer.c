@@ -22,9 +22,10 @@ static bool is_digit(char c)
 static hsc_status read_string(hsc__jparser *p)
 {
     char quote = *p->at;
-    const char *from = p->at++;
-    char *to = hsc__arena_alloc(p->arena, (size_t)(p->end - p->at) + 1);
-    if (!to) return hsc__fail_memory(p->err, (size_t)(p->end - p->at), "a chat template");
+    const char *from = p->at++, *close = p->at;
+    while (close < p->end && *close != quote) close += *close == '\\' && p->end - close > 1 ? 2 : 1;
+    char *to = hsc__arena_alloc(p->arena, (size_t)(close - from));
+    if (!to) return hsc__fail_memory(p->err, (size_t)(close - from), "a chat template");
     p->token = (hsc__jtoken){.kind = HSC__JT_STRING, .text = to};
     for (; p->at < p->end && *p->at != quote; p->at++) {
         char c = *p->at;
@@ -87,7 +88,10 @@ hsc_status hsc__jnext(hsc__jparser *p)
     for (; p->at < p->end && is_digit(*p->at) && p->token.number < INT32_MAX; p->at++)
         p->token.number = p->token.number * 10 + (*p->at - '0');
     bool whole = p->at >= p->end || (!is_digit(*p->at) && !is_letter(*p->at) && *p->at != '.');
-    return whole ? HSC_OK : hsc__jfail(p, HSC_EUNSUPPORTED, "a number that is not a small whole one:", from, 12);
+    size_t left = (size_t)(p->end - from);
+    return whole ? HSC_OK
+                 : hsc__jfail(p, HSC_EUNSUPPORTED, "a number that is not a small whole one:", from,
+                              left < 12 ? left : 12);
 }
 
 bool hsc__jis(const hsc__jparser *p, const char *text)

@@ -39,7 +39,7 @@ static bool is_number(const hsc__jvalue *v)
     return v->kind == HSC__J_INT || v->kind == HSC__J_BOOL;
 }
 
-enum { MAX_NESTED = 200, MAX_COMPARED = 1 << 20, MAX_WRITTEN = 1 << 24 };
+enum { MAX_NESTED = 200, MAX_COMPARED = 1 << 20, MAX_WRITTEN = 1 << 24, MAX_TEXT = 1 << 28 };
 
 static bool equal(const hsc__jvalue *a, const hsc__jvalue *b, int depth, int *left);
 
@@ -174,10 +174,18 @@ static bool write_nested(hsc__string *out, const hsc__jvalue *v, bool json, int 
     return true;
 }
 
+hsc_status hsc__jadd(hsc__jrun *r, int line, hsc__string *out, const char *text, size_t n)
+{
+    if (n > MAX_TEXT || out->n > MAX_TEXT - n)
+        return hsc__jrun_fail(r, line, HSC_EUNSUPPORTED, "a text of more than %d bytes", (int)MAX_TEXT);
+    hsc__string_add(out, text, n);
+    return HSC_OK;
+}
+
 hsc_status hsc__jwrite(hsc__jrun *r, int line, hsc__string *out, const hsc__jvalue *v, bool json)
 {
-    if (v->kind == HSC__J_STRING && !json) hsc__string_add(out, v->text, v->n);
-    else if (!write_nested(out, v, json, 0))
+    if (v->kind == HSC__J_STRING && !json) return hsc__jadd(r, line, out, v->text, v->n);
+    if (!write_nested(out, v, json, 0))
         return hsc__jrun_fail(r, line, HSC_EUNSUPPORTED, "a value does not come to an end");
     return HSC_OK;
 }

@@ -117,6 +117,41 @@ static void test_refused(void **unused)
     assert_string_equal(got, "False");
 }
 
+/* A text that is doubled so many times, as ns.s. */
+#define DOUBLE(times)                                                                                                  \
+    "{% set ns = namespace(s='x') %}{% for i in range(" times ") %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"
+
+/* What a few lines blow up ends before the memory does. */
+static void test_too_large(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {{DOUBLE("18") "{{ ns.s[:1200] | join(ns.s) }}", "a text of more than 268435456 bytes"},
+                 {DOUBLE("15") "{{ ns.s.replace('xx', ns.s) }}", "a text of more than 268435456 bytes"},
+                 {DOUBLE("23") "{{ ns.s | length }}", "a list of 8388608 elements, 4194304 are the most"},
+                 {DOUBLE("23") "{{ ns.s.split('y') | length }}", "a list of 8388609 elements"}};
+    char got[1024];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(render(cases[i].text, got, sizeof got), HSC_EUNSUPPORTED);
+        assert_non_null(strstr(got, cases[i].says));
+    }
+}
+
+/* Each string takes room for itself alone, and a message shows nothing from behind the template's end. */
+static void test_long_and_cut(void **unused)
+{
+    (void)unused;
+    static const char one[] = "{{ '' }}";
+    static char text[16000 * (sizeof one - 1) + 1];
+    char got[512];
+    for (size_t i = 0; i + 1 < sizeof text; i += sizeof one - 1) memcpy(text + i, one, sizeof one);
+    assert_int_equal(render(text, got, sizeof got), HSC_OK);
+    assert_string_equal(got, "");
+    assert_int_equal(render("a\r{{ 1.5", got, sizeof got), HSC_EUNSUPPORTED);
+    assert_non_null(strstr(got, "a number that is not a small whole one: '1.5'"));
+}
+
 static void test_out_of_memory(void **unused)
 {
     (void)unused;
@@ -141,6 +176,7 @@ static void test_out_of_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_language), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_too_large), cmocka_unit_test(test_long_and_cut),
                                        cmocka_unit_test(test_out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
