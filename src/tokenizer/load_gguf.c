@@ -85,7 +85,8 @@ static hsc_status load_merges(hsc_tokenizer *t, const hsc__gguf *gguf, hsc_error
     const hsc__bytes *merges;
     size_t n;
     HSC_TRY(hsc__gguf_get_strings(gguf, KEY("merges"), &merges, &n, err));
-    HSC_FAIL_IF(n == 0, HSC_EFORMAT, KEY("model") " is \"gpt2\" and " KEY("merges") " is missing");
+    HSC_FAIL_IF(!hsc__gguf_has(gguf, KEY("merges")), HSC_EFORMAT,
+                KEY("model") " is \"gpt2\" and " KEY("merges") " is missing");
     HSC_TRY(hsc__bpe_reserve(&t->bpe, n, err));
     for (size_t i = 0; i < n; i++) {
         const char *text = merges[i].data, *blank = merges[i].n > 2 ? memchr(text + 1, ' ', merges[i].n - 2) : NULL;

@@ -246,6 +246,19 @@ class Tokenizers(Convert):
                 self.assertEqual(self.json("tokenize", "-m", gguf, "--no-special", *options, text), want)
                 self.assertEqual(self.json("tokenize", "-m", back, "--no-special", *options, text), want)
 
+    def test_bytes_alone(self):
+        """No merges is a list too. A chat template that no JSON can hold is left out, and a note says so."""
+        source = self.toy("bytes", bloom(vocab_size=256))
+        (source / "tokenizer.json").write_text(json.dumps(toys.byte_tokenizer()))
+        (source / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
+        gguf, back = self.folder / "a.gguf", self.folder / "back"
+        self.assertEqual(self.fine(source, gguf) + self.fine(gguf, back), "")
+        want = self.json("tokenize", "-m", source, "--no-special", "na\u00efve")
+        self.assertEqual(self.json("tokenize", "-m", gguf, "--no-special", "na\u00efve"), want)
+        self.assertEqual(self.json("tokenize", "-m", back, "--no-special", "na\u00efve"), want)
+        gguf.write_bytes(gguf.read_bytes().replace(b"{{ messages }}", b"{{ messag\xff\xfe }}"))
+        self.assertIn("the chat template is left out: it is not UTF-8", self.fine(gguf, self.folder / "again"))
+
     def pooling(self, source):
         """How embeddings are made goes into GGUF; a folder made of that does not say it, and a note does."""
         (source / "1_Pooling").mkdir()

@@ -180,7 +180,8 @@ static hsc_status make_config(hsc__convert *c, const hsc_tokenizer *t, json_t *o
         json_object_set_new(o, names[i][0], json_stringn(t->vocab.text[id].data, t->vocab.text[id].n));
     }
     HSC_TRY(hsc__gguf_get_string(c->gguf, "tokenizer.chat_template", &chat, err));
-    if (chat.data) json_object_set_new(o, "chat_template", json_stringn(chat.data, chat.n));
+    if (chat.data && json_object_set_new(o, "chat_template", json_stringn(chat.data, chat.n)) != 0)
+        hsc__convert_note(c, "the chat template is left out: it is not UTF-8");
     int failed = json_object_set_new(o, "tokenizer_class", json_string("PreTrainedTokenizerFast")) |
                  json_object_set_new(o, "clean_up_tokenization_spaces", json_false()) |
                  json_object_set_new(o, "model_max_length", json_integer(c->model->desc.config.n_ctx));
