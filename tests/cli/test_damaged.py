@@ -156,7 +156,7 @@ def side_config(kind):
             "activation_function": "relu", "decoder_start_token_id": 2, "eos_token_id": 1, **both}
 
 
-KINDS = {"t5": (test_encdec.CONFIG, lambda: test_encdec.shapes()),
+KINDS = {"t5": (test_encdec.CONFIG, lambda: test_encdec.shapes(test_encdec.VOCABULARY)),
          "bart": (side_config("bart"), lambda: sides(31, 40, True)),
          "marian": (side_config("marian"), lambda: sides(31, 40, False))}
 # A count of each kind that its tensors depend on.
