@@ -103,6 +103,12 @@ typedef struct hsc_target {
  * HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_model_target(const hsc_model *model, hsc_target *out, hsc_error *err);
 
+/* A rule in a decoder's generation_config.json, repetition_penalty for one, by which transformers' generate would write
+ * another text than is written here, where options alone decide: *field is its name, NULL where there is none and for
+ * GGUF files and models with an encoder. Static storage. Fields of sampling (do_sample, temperature) are no rules.
+ * HSC_EFORMAT: the file is damaged. HSC_EIO, HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_model_unfollowed(const hsc_model *model, const char **field, hsc_error *err);
+
 /* --------------------------------------------------------------------------------------------------- writing ---- */
 
 /* Why a sample has ended. One list makes the enum and the names. */

@@ -258,7 +258,12 @@ static hsc_status read_prompt(hsc__generate *g, const char *argument, hsc_error 
 {
     g->reads_source = hsc_model_encoder(g->opened.model) != NULL;
     HSC_TRY(g->reads_source ? read_source(g, argument, err) : read_given(g, argument, &g->prompt, err));
-    if (!g->reads_source) HSC_TRY(settle(g, err));
+    if (!g->reads_source) {
+        const char *rule;
+        HSC_TRY(settle(g, err));
+        HSC_TRY(hsc_model_unfollowed(g->opened.model, &rule, err));
+        if (rule) hsc__cli_note("%s: its %s is not followed: options alone decide", g->opened.name, rule);
+    }
     size_t n = g->prompt.encoding.n;
     int n_ctx = g->opened.config->n_ctx;
     HSC_FAIL_IF(n == 0, HSC_EINVAL,

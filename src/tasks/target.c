@@ -1,6 +1,6 @@
 /* How the text that an encoder-decoder writes begins and ends, and by which rules it is written, as its files say it:
  * generation_config.json where there is one, else config.json with what its family takes for granted, or GGUF's
- * metadata. */
+ * metadata. Of a decoder's file only, which of its rules is not followed. */
 #include "base/file.h"
 #include "formats/json.h"
 #include "model/model.h"
@@ -101,25 +101,39 @@ static bool says(const json_t *json, const char *field, double nothing)
     return json_is_true(value) || json_is_string(value);
 }
 
+typedef struct {
+    const char *field;
+    double nothing;
+} rule;
+
+/* Rules of writing that nothing here follows. */
+static const rule others[] = {{"encoder_repetition_penalty", 1},
+                              {"encoder_no_repeat_ngram_size", 0},
+                              {"exponential_decay_length_penalty", 0},
+                              {"sequence_bias", 0},
+                              {"suppress_tokens", 0},
+                              {"begin_suppress_tokens", 0},
+                              {"guidance_scale", 1},
+                              {"penalty_alpha", 0},
+                              {"num_beam_groups", 1},
+                              {"diversity_penalty", 0},
+                              {"force_words_ids", 0},
+                              {"constraints", 0},
+                              {"stop_strings", 0}};
+/* Those that an encoder-decoder's files are followed in, and a decoder's are not. */
+static const rule of_targets[] = {{"repetition_penalty", 1},   {"no_repeat_ngram_size", 0}, {"num_beams", 1},
+                                  {"min_length", 0},           {"min_new_tokens", 0},       {"bad_words_ids", 0},
+                                  {"forced_bos_token_id", -1}, {"forced_eos_token_id", -1}};
+
+static const char *first_said(const json_t *json, const rule *rules, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (says(json, rules[i].field, rules[i].nothing)) return rules[i].field;
+    return NULL;
+}
+
 static hsc_status read_rules(const file *f, hsc_target *out, hsc_error *err)
 {
-    static const struct {
-        const char *field;
-        double nothing;
-    } others[] = {{"do_sample", 0},
-                  {"encoder_repetition_penalty", 1},
-                  {"encoder_no_repeat_ngram_size", 0},
-                  {"exponential_decay_length_penalty", 0},
-                  {"sequence_bias", 0},
-                  {"suppress_tokens", 0},
-                  {"begin_suppress_tokens", 0},
-                  {"guidance_scale", 1},
-                  {"penalty_alpha", 0},
-                  {"num_beam_groups", 1},
-                  {"diversity_penalty", 0},
-                  {"force_words_ids", 0},
-                  {"constraints", 0},
-                  {"stop_strings", 0}};
     bool renormalise;
     HSC_TRY(read_lengths(f, out, err));
     HSC_TRY(read_count(f, "no_repeat_ngram_size", &out->no_repeat, err));
@@ -129,8 +143,8 @@ static hsc_status read_rules(const file *f, hsc_target *out, hsc_error *err)
     HSC_TRY(hsc__json_bool(f->json, "renormalize_logits", false, &renormalise, f->path, err));
     out->renormalise = renormalise;
     HSC_TRY(read_stop(f, out, err));
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (says(f->json, others[i].field, others[i].nothing)) out->left_out = others[i].field;
+    out->left_out = first_said(f->json, others, sizeof others / sizeof *others);
+    if (says(f->json, "do_sample", 0)) out->left_out = "do_sample";
     return read_barred(f, out, err);
 }
 
@@ -196,4 +210,19 @@ hsc_status hsc_model_target(const hsc_model *model, hsc_target *out, hsc_error *
     hsc__error_clear(err);
     HSC_FAIL_IF(!model->desc.encoder, HSC_EINVAL, "%s has no encoder: its texts go on from a prompt", model->path);
     return model->gguf ? from_gguf((hsc_model *)(uintptr_t)model, out, err) : from_folder(model, out, err);
+}
+
+hsc_status hsc_model_unfollowed(const hsc_model *model, const char **field, hsc_error *err)
+{
+    hsc__string path = {0};
+    json_t *json = NULL;
+    *field = NULL;
+    hsc__error_clear(err);
+    if (model->gguf || model->desc.encoder) return HSC_OK;
+    hsc_status status = hsc__settings_load(&json, model->path, "generation_config.json", &path, err);
+    if (status == HSC_OK && json) *field = first_said(json, of_targets, sizeof of_targets / sizeof *of_targets);
+    if (status == HSC_OK && json && !*field) *field = first_said(json, others, sizeof others / sizeof *others);
+    json_decref(json);
+    hsc__string_free(&path);
+    return status;
 }

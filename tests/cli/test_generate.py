@@ -20,6 +20,19 @@ class Generate(ProgramTest):
     def generate(self, *words, model=STORIES, **more):
         return self.json("generate", "-m", model, *words, **more)
 
+    def test_rules_of_a_file(self):
+        """What transformers would write by and this program does not is named; sampling is left to the options."""
+        model = self.folder / "model"
+        model.mkdir()
+        for name in ("model.safetensors", "tokenizer.json", "config.json"):
+            (model / name).symlink_to(TINY / name)
+        for rules, name in (({"repetition_penalty": 1.3}, "repetition_penalty"), ({"sequence_bias": [[[3], 1.5]]}, "sequence_bias"),
+                            ({"bad_words_ids": [[5]], "num_beams": 1}, "bad_words_ids"),
+                            ({"do_sample": True, "temperature": 0.7, "repetition_penalty": 1.0, "min_length": 0}, None)):
+            (model / "generation_config.json").write_text(json.dumps({"eos_token_id": 2, **rules}))
+            said = self.run_program("generate", "-m", model, "Once", "-n", "2").stderr.decode()
+            self.assertEqual(said, f"headscope: note: model: its {name} is not followed: options alone decide\n" if name else "")
+
     def text(self, *words, model=STORIES, **more):
         return self.good("generate", "-m", model, *words, **more)
 
