@@ -87,27 +87,66 @@ static int digits(int n)
     return count;
 }
 
-static void add_grid(const hsc__look *look, hsc__string *out, bool colour)
+/* How the grid is laid out: cells of a head, cells in front of a row, and how many heads stand side by side. */
+typedef struct grid_layout {
+    int cell, label, n_across;
+    bool brief; /* rows are "L13" instead of "layer 14 (L13)" */
+} grid_layout;
+
+/* A grid that is wider than the terminal gets short names of its layers; what is still too wide goes on below. A file
+ * or a pipe has no width. */
+static grid_layout lay_out(const hsc__look *look)
 {
-    int width = digits(look->n_heads - 1) + 2, number = digits(look->n_layers);
-    hsc__string_printf(out, "%*s", number * 2 + 10, "");
-    for (int head = 0; head < look->n_heads; head++)
-        hsc__string_printf(out, "%*sH%d", width - 1 - digits(head), "", head);
+    grid_layout grid = {
+        .cell = digits(look->n_heads - 1) + 2, .label = 2 * digits(look->n_layers) + 10, .n_across = look->n_heads};
+    if (!hsc__cli_terminal(stdout)) return grid;
+    int width = hsc__cli_width();
+    if (grid.label + look->n_heads * grid.cell <= width) return grid;
+    grid.brief = true;
+    grid.label = 1 + digits(look->n_layers - 1);
+    int fitting = (width - grid.label) / grid.cell;
+    if (fitting < grid.n_across) grid.n_across = fitting > 0 ? fitting : 1;
+    return grid;
+}
+
+/* The heads from `first` on that stand side by side, in all layers. */
+static void add_block(const hsc__look *look, hsc__string *out, const grid_layout *grid, int first, bool colour)
+{
+    int number = digits(look->n_layers), end = first + grid->n_across;
+    if (end > look->n_heads) end = look->n_heads;
+    hsc__string_printf(out, "%*s", grid->label, "");
+    for (int head = first; head < end; head++)
+        hsc__string_printf(out, "%*sH%d", grid->cell - 1 - digits(head), "", head);
     hsc__string_text(out, "\n");
     for (int layer = 0; layer < look->n_layers; layer++) {
         if (!hsc__layers_have(&look->options->layers, layer)) continue;
-        hsc__string_printf(out, "layer %*d (L%d)%*s", number, layer + 1, layer, number - digits(layer), "");
-        for (int head = 0; head < look->n_heads; head++) add_cell(look, out, layer, head, width, colour);
+        if (grid->brief) hsc__string_printf(out, "L%-*d", grid->label - 1, layer);
+        else hsc__string_printf(out, "layer %*d (L%d)%*s", number, layer + 1, layer, number - digits(layer), "");
+        for (int head = first; head < end; head++) add_cell(look, out, layer, head, grid->cell, colour);
         hsc__string_text(out, "\n");
     }
+}
+
+static void add_legend(const hsc__look *look, hsc__string *out)
+{
     for (int k = 0; k < N_KINDS; k++) {
         if (!has_kind(look, k)) continue;
         bool first_of_source = k == KIND_FIRST && look->side == HSC__LOOK_CROSS;
         hsc__string_printf(out, k ? "  %c  %s\n" : "\neach head looks mostly at\n  %c  %s\n", kinds[k].letter,
                            first_of_source ? "the first token of the source" : kinds[k].help);
     }
-    hsc__string_printf(out, "in capitals: at least half of its weight, averaged over the tokens%s\n",
-                       look->side == HSC__LOOK_CROSS ? " of the target" : " from position 1 on");
+    hsc__string_printf(out, "in capitals: at least half of its weight, the mean over %s\n",
+                       look->side == HSC__LOOK_CROSS ? "the tokens of the target" : "positions from 1 on");
+}
+
+static void add_grid(const hsc__look *look, hsc__string *out, bool colour)
+{
+    grid_layout grid = lay_out(look);
+    for (int first = 0; first < look->n_heads; first += grid.n_across) {
+        if (first > 0) hsc__string_text(out, "\n");
+        add_block(look, out, &grid, first, colour);
+    }
+    add_legend(look, out);
 }
 
 /* The strongest links of the layers that --layer leaves in. Returns how many. */
@@ -130,9 +169,9 @@ static void add_links(const hsc__look *look, hsc__string *out)
     hsc_link links[HSC__LOOK_LINKS];
     int n = chosen_links(look, links);
     if (n == 0) return;
-    hsc__string_printf(out, "\nstrongest links, those to %s left out\n",
+    hsc__string_printf(out, "\nstrongest links but those to %s\n",
                        look->side == HSC__LOOK_CROSS ? "the last token of the source"
-                                                     : "the first token, to itself and to the one before");
+                                                     : "the first token, to itself, to the one before");
     hsc__string *text = hsc__calloc((size_t)n * COLUMNS, sizeof *text);
     const char **rows = hsc__calloc((size_t)n * COLUMNS, sizeof *rows);
     for (int i = 0; text && rows && i < n; i++) {

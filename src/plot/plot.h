@@ -92,8 +92,8 @@ typedef enum { HSC__TERMINAL_PLAIN = 0, HSC__TERMINAL_256, HSC__TERMINAL_TRUECOL
 hsc__terminal_mode hsc__terminal_choose(bool is_tty, const char *term, const char *colorterm, const char *no_color);
 
 /* Appends a map for a terminal `width` cells wide (0: 80). Columns bear the numbers that stand before the row labels;
- * where the labels of the columns are others they are listed below. A map that is too wide shows its first columns and
- * a line says which. HSC_EINVAL as for hsc__plot_heatmap; HSC_ENOMEM. */
+ * where the labels of the columns are others they are listed below, but for heads (H0, H1, ..) in order. A map that is
+ * too wide shows its first columns and a line says which. HSC_EINVAL as for hsc__plot_heatmap; HSC_ENOMEM. */
 hsc_status hsc__terminal_heatmap(hsc__string *out, const hsc__heatmap *map, hsc__terminal_mode mode, int width,
                                  hsc_error *err);
 

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { DEFAULT_WIDTH = 80, LEAST_WIDTH = 20, LABEL_CELLS = 24, RAMP_CELLS = 20 };
@@ -179,15 +180,29 @@ static void put_row(screen *s, float *shades, int i)
     hsc__string_text(s->out, "\n");
 }
 
-/* The labels of the columns, where they are not those of the rows. */
+/* How many columns from the left are heads by their own numbers (H0, H1, ..): a list of those would say nothing. */
+static int n_plain_heads(const screen *s)
+{
+    int n = 0;
+    for (; n < s->n_shown; n++) {
+        char name[16];
+        size_t length = (size_t)snprintf(name, sizeof name, "H%d", n);
+        const hsc__label *label = &s->map->col_labels[n];
+        if (label->n != length || memcmp(label->bytes, name, length) != 0) break;
+    }
+    return n > 1 ? n : 0;
+}
+
+/* The labels of the columns, where they are neither those of the rows nor mere numbers of heads. */
 static void put_column_labels(screen *s)
 {
     const hsc__heatmap *map = s->map;
     if (!map->col_labels || same_labels(map)) return;
-    int used = 8;
+    int used = 8, first = n_plain_heads(s);
+    if (first == s->n_shown) return;
     hsc__string item = {0};
     hsc__string_text(s->out, "columns:");
-    for (int j = 0; j < s->n_shown; j++) {
+    for (int j = first; j < s->n_shown; j++) {
         item.n = 0;
         hsc__string_printf(&item, " %d ", j);
         int cells = 2 + digits_of(j) + put_label(&item, map->col_labels, j, LABEL_CELLS);

@@ -1,6 +1,7 @@
 """What the tests of the program share: running it, its test data, and readers for what it writes."""
 
 import array
+import fcntl
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -100,9 +102,10 @@ def catches_interrupt(process):
     return not caught or bool(int(caught[1], 16) >> signal.SIGINT - 1 & 1)
 
 
-def on_terminal(args, env):
-    """What the program writes to a terminal (both outputs together) and its exit status."""
+def on_terminal(args, env, width=0):
+    """What the program writes to a terminal (both outputs together) and its exit status; width 0: one that has none."""
     master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
     process = subprocess.Popen([PROGRAM, *map(str, args)], stdin=slave, stdout=slave, stderr=slave, env=env)
     os.close(slave)
     output = b""

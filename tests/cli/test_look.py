@@ -544,8 +544,8 @@ class Pictures(LookTest):
 class Terminal(LookTest):
     """B55: colours only where they are wanted, and the same letters with them or without."""
 
-    def on_terminal(self, *words, **env):
-        output, status = on_terminal(["look", "-m", SORT, "--ids", IDS, *words], environment(**env))
+    def on_terminal(self, *words, width=0, **env):
+        output, status = on_terminal(["look", "-m", SORT, "--ids", IDS, *words], environment(**env), width)
         self.assertEqual(status, 0, output)
         return output.decode().replace("\r\n", "\n")
 
@@ -557,6 +557,30 @@ class Terminal(LookTest):
         self.assertEqual(self.on_terminal(NO_COLOR="1"), plain)
         self.assertEqual(self.on_terminal(TERM="dumb"), plain)
         self.assertEqual(self.on_terminal(NO_COLOR=""), coloured)
+
+    def test_a_narrow_overview(self):
+        """On a terminal the grid first shortens the names of its layers, then goes on below; every letter stays."""
+        def grid(width):
+            text = self.on_terminal(width=width, NO_COLOR="1").split("each head")[0]
+            return text.splitlines()[1:-1]
+
+        def letters(lines):
+            return [line.split()[-n_heads:] for line in lines]
+
+        wide = grid(80)
+        n_heads = len(wide[0].split())
+        exact = max(map(len, wide))
+        self.assertTrue(wide[1].startswith("layer 1 (L0)"))
+        self.assertEqual(grid(exact), wide)
+        brief = grid(exact - 1)
+        self.assertTrue(brief[1].startswith("L0 "))
+        self.assertEqual(letters(brief), letters(wide))
+        narrow = grid(6)  # "L0" and one head of three cells
+        self.assertLessEqual(max(map(len, narrow)), 6)
+        blocks = [block.splitlines() for block in "\n".join(narrow).split("\n\n")]
+        self.assertEqual([block[0].split() for block in blocks], [[name] for name in wide[0].split()])
+        self.assertEqual([list(row) for row in zip(*([line.split()[-1] for line in block[1:]] for block in blocks))],
+                         letters(wide[1:]))
 
     def test_heatmap(self):
         words = ["--head", "L1H2", "--heatmap"]

@@ -261,7 +261,7 @@ static void test_narrow_columns(void **state)
     assert_string_equal(line_of("    01"), "    01234567890123456789");
 }
 
-/* Columns whose labels are not those of the rows are listed. */
+/* Columns whose labels are not those of the rows are listed, but for heads that only say their own numbers. */
 static void test_other_columns(void **state)
 {
     (void)state;
@@ -276,6 +276,16 @@ static void test_other_columns(void **state)
                         .n_col_labels = 3};
     show(&map, HSC__TERMINAL_PLAIN, 80);
     assert_string_equal(line_of("columns:"), "columns: 0 the, 1 \u2423cat, 2 \u21B5");
+    cols[0] = (hsc__label){"H0", 2};
+    show(&map, HSC__TERMINAL_PLAIN, 80);
+    assert_string_equal(line_of("columns:"), "columns: 0 H0, 1 \u2423cat, 2 \u21B5");
+    cols[1] = (hsc__label){"H1", 2};
+    show(&map, HSC__TERMINAL_PLAIN, 80);
+    assert_string_equal(line_of("columns:"), "columns: 2 \u21B5");
+    cols[2] = (hsc__label){"H2", 2};
+    show(&map, HSC__TERMINAL_PLAIN, 80);
+    assert_null(strstr(screen.data, "columns: 0"));
+    assert_null(strstr(screen.data, "columns: 2"));
 }
 
 static void test_heatmap_without_memory(void **state)
