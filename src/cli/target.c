@@ -116,6 +116,7 @@ static hsc_status write_greedily(const hsc__opened *opened, const hsc__pass_opti
         .barred = how->barred,
         .n_barred = how->n_barred,
         .sampling = {.repetition = how->repetition},
+        .max_tokens = n_ctx > how->n_start ? n_ctx - how->n_start : 1, /* what is written is read, all of it */
         .min_tokens = how->min_tokens - (how->n_start - 1) > 0 ? how->min_tokens - (how->n_start - 1) : 0,
         .no_repeat = how->no_repeat};
     hsc_status status = hsc_session_read_source(session, &batch, err);

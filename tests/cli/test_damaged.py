@@ -179,6 +179,14 @@ class EncoderDecoders(Damaged):
     def look(self, model):
         return "look", "-m", model, "--ids", "5,9,2,14", "--target-ids", "2,8,4"
 
+    def test_a_target_without_end(self):
+        """What a model writes that never ends is read, so it stops where the context does."""
+        model = self.write("bart")
+        generation = {"decoder_start_token_id": 2, "eos_token_id": 1, "min_length": 100}
+        (model / "generation_config.json").write_text(json.dumps(generation))
+        for command in ("look", "lens"):
+            self.assertEqual(len(self.json(command, "-m", model, "--ids", "5,9,3")["tokens"]), 40)
+
     def refused(self, model, *words):
         return self.bad(1, *self.look(model), says=[str(model), *words])
 
