@@ -95,36 +95,26 @@ static const hsc__name_rule gptneox[] = {
 };
 
 /* The masked-word head and the pooler have no place in GGUF. */
-static const hsc__name_rule bert[] = {
-    {"token_embd", "embeddings.word_embeddings", HSC__AS_STORED, false},
-    {"position_embd", "embeddings.position_embeddings", HSC__AS_STORED, false},
-    {"token_types", "embeddings.token_type_embeddings", HSC__AS_STORED, false},
-    {"token_embd_norm", "embeddings.LayerNorm", HSC__AS_STORED, false},
-    {"blk.%d.attn_q", "encoder.layer.%d.attention.self.query", HSC__AS_STORED, false},
-    {"blk.%d.attn_k", "encoder.layer.%d.attention.self.key", HSC__AS_STORED, false},
-    {"blk.%d.attn_v", "encoder.layer.%d.attention.self.value", HSC__AS_STORED, false},
-    {"blk.%d.attn_output", "encoder.layer.%d.attention.output.dense", HSC__AS_STORED, false},
-    {"blk.%d.attn_output_norm", "encoder.layer.%d.attention.output.LayerNorm", HSC__AS_STORED, false},
-    {"blk.%d.ffn_up", "encoder.layer.%d.intermediate.dense", HSC__AS_STORED, false},
-    {"blk.%d.ffn_down", "encoder.layer.%d.output.dense", HSC__AS_STORED, false},
-    {"blk.%d.layer_output_norm", "encoder.layer.%d.output.LayerNorm", HSC__AS_STORED, false},
-};
+#define BERT_RULES(RULE, positions)                                                                                    \
+    RULE("token_embd", "embeddings.word_embeddings", HSC__AS_STORED)                                                   \
+    RULE("position_embd", "embeddings.position_embeddings", positions)                                                 \
+    RULE("token_types", "embeddings.token_type_embeddings", HSC__AS_STORED)                                            \
+    RULE("token_embd_norm", "embeddings.LayerNorm", HSC__AS_STORED)                                                    \
+    RULE("blk.%d.attn_q", "encoder.layer.%d.attention.self.query", HSC__AS_STORED)                                     \
+    RULE("blk.%d.attn_k", "encoder.layer.%d.attention.self.key", HSC__AS_STORED)                                       \
+    RULE("blk.%d.attn_v", "encoder.layer.%d.attention.self.value", HSC__AS_STORED)                                     \
+    RULE("blk.%d.attn_output", "encoder.layer.%d.attention.output.dense", HSC__AS_STORED)                              \
+    RULE("blk.%d.attn_output_norm", "encoder.layer.%d.attention.output.LayerNorm", HSC__AS_STORED)                     \
+    RULE("blk.%d.ffn_up", "encoder.layer.%d.intermediate.dense", HSC__AS_STORED)                                       \
+    RULE("blk.%d.ffn_down", "encoder.layer.%d.output.dense", HSC__AS_STORED)                                           \
+    RULE("blk.%d.layer_output_norm", "encoder.layer.%d.output.LayerNorm", HSC__AS_STORED)
+#define RULE(gguf, folder, how) {gguf, folder, how, false},
 
-/* The same, but that positions begin behind the row of the padding id: GGUF has those that texts may have. */
-static const hsc__name_rule roberta[] = {
-    {"token_embd", "embeddings.word_embeddings", HSC__AS_STORED, false},
-    {"position_embd", "embeddings.position_embeddings", HSC__LAST_ROWS, false},
-    {"token_types", "embeddings.token_type_embeddings", HSC__AS_STORED, false},
-    {"token_embd_norm", "embeddings.LayerNorm", HSC__AS_STORED, false},
-    {"blk.%d.attn_q", "encoder.layer.%d.attention.self.query", HSC__AS_STORED, false},
-    {"blk.%d.attn_k", "encoder.layer.%d.attention.self.key", HSC__AS_STORED, false},
-    {"blk.%d.attn_v", "encoder.layer.%d.attention.self.value", HSC__AS_STORED, false},
-    {"blk.%d.attn_output", "encoder.layer.%d.attention.output.dense", HSC__AS_STORED, false},
-    {"blk.%d.attn_output_norm", "encoder.layer.%d.attention.output.LayerNorm", HSC__AS_STORED, false},
-    {"blk.%d.ffn_up", "encoder.layer.%d.intermediate.dense", HSC__AS_STORED, false},
-    {"blk.%d.ffn_down", "encoder.layer.%d.output.dense", HSC__AS_STORED, false},
-    {"blk.%d.layer_output_norm", "encoder.layer.%d.output.LayerNorm", HSC__AS_STORED, false},
-};
+static const hsc__name_rule bert[] = {BERT_RULES(RULE, HSC__AS_STORED)};
+/* Positions begin behind the row of the padding id: GGUF has those that texts may have. */
+static const hsc__name_rule roberta[] = {BERT_RULES(RULE, HSC__LAST_ROWS)};
+#undef RULE
+#undef BERT_RULES
 
 static const hsc__name_rule bloom[] = {
     {"token_embd", "word_embeddings", HSC__AS_STORED, false},
