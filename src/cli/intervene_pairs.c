@@ -209,15 +209,42 @@ static hsc_status add_object(void *user, const hsc__prompt *p, hsc_error *err)
     return copy_text(p->twin, &name->twin, err);
 }
 
-/* A twin that is named and is not there, or was left out, is none. */
-static void join_twins(const reader *r)
+static int by_id(const void *a, const void *b)
 {
-    for (size_t i = 0; i < r->n_names; i++) {
-        for (size_t k = 0; r->names[i].twin && k < r->n_names; k++) {
-            if (!r->names[k].id || strcmp(r->names[k].id, r->names[i].twin) != 0 || k == i) continue;
-            r->items->list[r->names[i].item].twin = (int)r->names[k].item;
-        }
+    const named *x = *(const named *const *)a, *y = *(const named *const *)b;
+    int order = strcmp(x->id, y->id);
+    return order ? order : (x->item > y->item) - (x->item < y->item);
+}
+
+/* The last of sorted[n] that has the id, `self` aside; NULL. */
+static const named *find_named(const named *const *sorted, size_t n, const char *id, const named *self)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(sorted[middle]->id, id) <= 0) low = middle + 1;
+        else high = middle;
     }
+    if (low && sorted[low - 1] == self) low--;
+    return low && strcmp(sorted[low - 1]->id, id) == 0 ? sorted[low - 1] : NULL;
+}
+
+/* A twin that is named and is not there, or was left out, is none. */
+static hsc_status join_twins(const reader *r, hsc_error *err)
+{
+    size_t n = 0;
+    const named **sorted = hsc__calloc(r->n_names + 1, sizeof *sorted);
+    if (!sorted) return hsc__fail_memory(err, r->n_names * sizeof *sorted, "the order of the lines");
+    for (size_t i = 0; i < r->n_names; i++)
+        if (r->names[i].id) sorted[n++] = &r->names[i];
+    if (n) qsort(sorted, n, sizeof *sorted, by_id);
+    for (size_t i = 0; i < r->n_names; i++) {
+        const named *name = &r->names[i];
+        const named *twin = name->twin ? find_named(sorted, n, name->twin, name) : NULL;
+        if (twin) r->items->list[name->item].twin = (int)twin->item;
+    }
+    hsc__free(sorted);
+    return HSC_OK;
 }
 
 /* ----------------------------------------------------------------------------------------------------- pairs ---- */
@@ -351,7 +378,7 @@ hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, co
 {
     reader r = {.items = items, .opened = opened, .flags = flags};
     hsc_status status = hsc__read_pairs(&(hsc__pair_reader){add_object, add_both, &r, items}, path, limit, err);
-    if (status == HSC_OK) join_twins(&r);
+    if (status == HSC_OK) status = join_twins(&r, err);
     for (size_t i = 0; i < r.n_names; i++) {
         hsc__free(r.names[i].id);
         hsc__free(r.names[i].twin);
