@@ -239,11 +239,13 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_value_norms(const hsc_model *model, const 
 
 /* ------------------------------------------------------------------------------------------------------ export ---- */
 
-/* A corpus, text after text. */
+/* A corpus, text after text. Arrays are valid until the next call. */
 typedef struct hsc_corpus_text {
-    const hsc_token *ids; /* [n_tokens], valid until the next call */
+    const hsc_token *ids; /* [n_tokens]; of an encoder-decoder what the decoder reads */
     int n_tokens;
-    int32_t label; /* what the index calls it: the number of a line, say */
+    int32_t label;           /* what the index calls it: the number of a line, say */
+    const hsc_token *source; /* [n_source]: what an encoder-decoder's encoder reads */
+    int n_source;
 } hsc_corpus_text;
 
 /* Text number `index`, asked for from 0 on in rising order, and then once more from 0; the same both times. Sets
@@ -270,7 +272,7 @@ typedef struct hsc_export_options {
 
 typedef struct hsc_export_counts {
     int64_t n_texts, n_rows;
-    int64_t n_cut; /* texts longer than the context, of which only the beginning was read */
+    int64_t n_cut; /* texts of which only the beginning was read: they, or their source, are longer than the context */
 } hsc_export_counts;
 
 /*
@@ -282,10 +284,15 @@ typedef struct hsc_export_counts {
  * each text end to end, `shape` [n_texts][3] says which, and `text` [n_texts] and `token` [n_tokens], the ids of all
  * texts end to end, stand beside; of HSC_EXPORT_LAST n_query is 1.
  *
+ * Of an encoder-decoder a text is about a source. Rows, `position` and `token` of a site of the source
+ * (hsc_site_is_of_source) are the source's, and the text itself is not read; those of any other site are the text's.
+ * Maps of cross-attention have n_key tokens of the source, the ids of all of them in `source_token`, and `token` has
+ * the ids of their n_query rows.
+ *
  * Texts are packed; memory grows neither with their number nor with the file. The file appears when it is whole.
  * HSC_EINVAL: a site that is made neither of rows nor of maps or that the model lacks, several layers or maps in an
- * .npy, a mean of maps, maps of a text beyond `room`, a text without tokens, a corpus without texts. What next returns.
- * As hsc_forward and hsc_write_arrays besides. counts may be NULL.
+ * .npy, a mean of maps, maps of a text beyond `room`, a text or a source without tokens where it is read, a corpus
+ * without texts. What next returns. As hsc_forward and hsc_write_arrays besides. counts may be NULL.
  */
 HSC_API HSC_MUST_CHECK hsc_status hsc_export(const hsc_model *model, const char *path,
                                              const hsc_export_options *options, hsc_export_counts *counts,

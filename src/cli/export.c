@@ -1,6 +1,10 @@
-/* headscope export: a site's rows over a corpus, for probes, with an index of texts and positions. */
+/*
+ * headscope export: a site's rows over a corpus, for probes, with an index of texts and positions. Of an
+ * encoder-decoder a line is a source, a tab and a target; a site of the source wants the source alone.
+ */
 #include "base/text.h"
 #include "cli/heads.h"
+#include "cli/target.h"
 #include "headscope/analysis.h"
 
 #include <errno.h>
@@ -9,6 +13,7 @@
 typedef struct values {
     const char *model, *site, *out;
     hsc__layers layers;
+    hsc__target_options target;
     int rows, threads, compute;
     bool no_special, parse_special, json;
 } values;
@@ -24,6 +29,10 @@ static const hsc__option options[] = {
            "Of each text every token (default), the last one, or the mean over all but the first."),
     OPTION("output", 'o', HSC__OPT_TEXT, "FILE", out, 0, 0,
            ".npz: the arrays and the index; .npy: one layer's rows alone."),
+    OPTION("target", 0, HSC__OPT_TEXT, "TEXT", target.text, 0, 0,
+           "Of an encoder-decoder (T5, BART, Marian): the target of lines that bring none behind a tab."),
+    OPTION("target-ids", 0, HSC__OPT_IDS, "IDS", target.ids, 0, 0,
+           "The same as ids, exactly these: the token that begins a text is the first of them."),
     HSC__OPTION_COMPUTE(values, compute),
     OPTION("no-special", 0, HSC__OPT_FLAG, NULL, no_special, 0, 0,
            "Do not add what the tokenizer adds at the ends (BOS, EOS)."),
@@ -43,30 +52,42 @@ static const hsc__command command = {
         "pattern and attn_scores are maps as large as the text. pattern.4 holds them end to end, and shape [texts][3] "
         "says what each is: heads, queries, keys. text has the lines' numbers, token all texts' ids end to end.\n"
         "The file is written as the texts go by: memory does not grow with the corpus. A text longer than the context "
-        "is cut there, and a note says how many were.",
+        "is cut there, and a note says how many were.\n"
+        "Of an encoder-decoder a line is a source, a tab and a target, which its decoder reads behind the token that "
+        "begins a text: position 0. Sites of the source (enc_, cross_k, cross_v) have a row for each of the source's "
+        "tokens, and position and token are the source's; they want no target. The others have a row for each of the "
+        "target's. cross_pattern and cross_attn_scores are maps of target by source: token has the ids of the rows, "
+        "source_token those of the columns.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope export -m gpt2 texts.txt --layer L6 --rows last -o last.npz\n"
                 "    a row a line: numpy.load(\"last.npz\")[\"resid_post.6\"]\n"
                 "headscope export -m gpt2 texts.txt --site mlp_post --layer L0 -o neurons.npz\n"
                 "    every token's neurons\n"
+                "headscope export -m opus-mt-en-de sources.txt --site enc_resid_post -o encoder.npz\n"
+                "    what the encoder makes of every token of every line\n"
                 "headscope export -m gpt2 texts.txt --site pattern --layer L5 -o maps.npz\n"
                 "    z = numpy.load(\"maps.npz\"); ends = z[\"shape\"].prod(1, dtype=int).cumsum()\n"
                 "    maps = [m.reshape(s) for m, s in zip(numpy.split(z[\"pattern.5\"], ends), z[\"shape\"])]",
     .min_args = 1,
     .max_args = 1,
     .missing = "the corpus is missing: a file with a text a line",
+    .encoder_decoders = true,
 };
 
 /* The lines of a file, one at a time. */
 typedef struct corpus {
     const char *path;
     FILE *file;
+    const hsc__opened *opened;
     const hsc_tokenizer *tokenizer;
     unsigned flags;
+    bool sources_only;   /* of an encoder-decoder: the site wants no target */
+    hsc__ids all_target; /* the target of lines without one; ids NULL: there is none */
     hsc__string line;
     int32_t number; /* of the next line */
     hsc_encoding encoding;
+    hsc__ids target; /* of the line in hand */
     hsc__counting counting;
 } corpus;
 
@@ -96,6 +117,40 @@ static hsc_status read_line(corpus *c, int *is_end, hsc_error *err)
     return HSC_OK;
 }
 
+/* The target of a line of an encoder-decoder, from behind its tab where it has one. */
+static hsc_status find_target(corpus *c, const char *tab, hsc_corpus_text *out, hsc_error *err)
+{
+    hsc__free(c->target.ids);
+    c->target = (hsc__ids){0};
+    HSC_FAIL_IF(!tab && !c->all_target.ids, HSC_EINVAL,
+                "%s is an encoder-decoder: a source, a tab and a target are wanted, or --target for every line",
+                c->opened->name);
+    if (tab) {
+        size_t n = c->line.n - (size_t)(tab + 1 - c->line.data);
+        HSC_TRY(hsc__target_encode(c->opened, tab + 1, n, false, &c->target, NULL, err));
+    }
+    const hsc__ids *target = tab ? &c->target : &c->all_target;
+    out->ids = target->ids;
+    out->n_tokens = (int)target->n;
+    return HSC_OK;
+}
+
+static hsc_status encode_line(corpus *c, hsc_corpus_text *out, hsc_error *err)
+{
+    bool reads_source = hsc_model_encoder(c->opened->model) != NULL;
+    const char *tab = reads_source ? memchr(c->line.data, '\t', c->line.n) : NULL;
+    size_t n = tab ? (size_t)(tab - c->line.data) : c->line.n;
+    HSC_TRY(hsc_encode(c->tokenizer, c->line.data, n, c->flags, &c->encoding, err));
+    if (!reads_source) {
+        out->ids = c->encoding.ids;
+        out->n_tokens = (int)c->encoding.n;
+        return HSC_OK;
+    }
+    out->source = c->encoding.ids;
+    out->n_source = (int)c->encoding.n;
+    return c->sources_only ? HSC_OK : find_target(c, tab, out, err);
+}
+
 static hsc_status next_line(void *user, int64_t index, hsc_corpus_text *out, int *is_end, hsc_error *err)
 {
     corpus *c = user;
@@ -107,11 +162,10 @@ static hsc_status next_line(void *user, int64_t index, hsc_corpus_text *out, int
     for (;;) {
         HSC_TRY(read_line(c, is_end, err));
         if (*is_end) return HSC_OK;
-        int32_t number = c->number++;
+        *out = (hsc_corpus_text){.label = c->number++};
         if (!c->line.n) continue;
-        HSC_TRY(hsc_encode(c->tokenizer, c->line.data, c->line.n, c->flags, &c->encoding, err));
-        *out = (hsc_corpus_text){c->encoding.ids, (int)c->encoding.n, number};
-        return HSC_OK;
+        hsc_status status = encode_line(c, out, err);
+        return status == HSC_OK ? HSC_OK : hsc__fail_prefix(err, status, "%s: line %d", c->path, c->number);
     }
 }
 
@@ -121,24 +175,40 @@ static int tell(void *user, int64_t n_done, int64_t n_all)
     return hsc__counting_tell(&c->counting, (int)n_done, (int)n_all);
 }
 
+static hsc_status open_corpus(const values *v, const hsc__opened *opened, corpus *c, hsc_error *err)
+{
+    const hsc__target_options *target = &v->target;
+    HSC_TRY(hsc__target_allowed(opened, target, err));
+    HSC_TRY(hsc__cli_tokenizer(opened, &c->tokenizer, err));
+    c->opened = opened;
+    c->flags = hsc__encode_flags(v->no_special, v->parse_special);
+    c->sources_only = hsc_site_is_of_source(hsc_site_find(v->site)) != 0;
+    if (target->text)
+        HSC_TRY(hsc__target_encode(opened, target->text, strlen(target->text), false, &c->all_target, NULL, err));
+    else c->all_target = target->ids;
+    c->file = fopen(c->path, "rb");
+    HSC_FAIL_IF(!c->file, errno == ENOENT ? HSC_ENOTFOUND : HSC_EIO, "%s: cannot open: %s", c->path, strerror(errno));
+    c->counting = (hsc__counting){.path = c->path, .thing = "text", .unit = "texts", .per_thing = 1};
+    hsc__counting_start(&c->counting);
+    return HSC_OK;
+}
+
 static hsc_status run(const values *v, const hsc__opened *opened, corpus *c, hsc_export_counts *counts, hsc_error *err)
 {
+    hsc_site site = hsc_site_find(v->site);
     hsc_export_options o = {.n_threads = v->threads,
                             .compute = (hsc_compute)v->compute,
-                            .site = hsc_site_find(v->site),
+                            .site = site,
                             .layer = v->layers.n ? v->layers.range[0].first : -1,
                             .rows = (hsc_export_rows)v->rows,
                             .room = hsc__cli_room(),
                             .next = next_line,
                             .user = c,
                             .tell = tell};
-    HSC_TRY(hsc__layers_check(&v->layers, opened->config->n_layers, err));
-    HSC_TRY(hsc__cli_tokenizer(opened, &c->tokenizer, err));
-    c->file = fopen(c->path, "rb");
-    HSC_FAIL_IF(!c->file, errno == ENOENT ? HSC_ENOTFOUND : HSC_EIO, "%s: cannot open: %s", c->path, strerror(errno));
-    c->flags = hsc__encode_flags(v->no_special, v->parse_special);
-    c->counting = (hsc__counting){.path = c->path, .thing = "text", .unit = "texts", .per_thing = 1};
-    hsc__counting_start(&c->counting);
+    HSC_FAIL_IF(!hsc_model_has_site(opened->model, site), HSC_EINVAL, "--site: %s (%s) has no site '%s'", opened->name,
+                opened->config->arch, v->site);
+    HSC_TRY(hsc__layers_check(&v->layers, hsc_model_site_layers(opened->model, site), err));
+    HSC_TRY(open_corpus(v, opened, c, err));
     hsc__cli_hold_interrupt(true);
     hsc_status status = hsc_export(opened->model, v->out, &o, counts, err);
     hsc__cli_progress_end();
@@ -157,15 +227,31 @@ static int check(const values *v)
         return hsc__cli_misuse(&command, "--layer takes one layer; without it every layer is saved");
     if (v->layers.n && !hsc_site_per_layer(site))
         return hsc__cli_misuse(&command, "--layer: %s exists once in a model", v->site);
-    return HSC__CLI_GO_ON;
+    if (hsc_site_is_of_source(site) && (v->target.text || v->target.ids.ids))
+        return hsc__cli_misuse(&command, "--target: %s is what is made of the source, before a target is read",
+                               v->site);
+    return hsc__target_check(&command, &v->target);
+}
+
+static void note_cuts(const values *v, const hsc__opened *opened, const hsc_export_counts *counts)
+{
+    const hsc_config *encoder = hsc_model_encoder(opened->model);
+    char contexts[64];
+    if (!counts->n_cut) return;
+    if (!encoder) snprintf(contexts, sizeof contexts, "%d tokens", opened->config->n_ctx);
+    else if (hsc_site_is_of_source(hsc_site_find(v->site)))
+        snprintf(contexts, sizeof contexts, "the encoder, %d tokens", encoder->n_ctx);
+    else
+        snprintf(contexts, sizeof contexts, "the encoder or the decoder, %d and %d tokens", encoder->n_ctx,
+                 opened->config->n_ctx);
+    hsc__cli_note("%lld of %lld text%s %s cut at the context of %s", (long long)counts->n_cut,
+                  (long long)counts->n_texts, HSC__PLURAL(counts->n_texts), counts->n_cut == 1 ? "was" : "were",
+                  contexts);
 }
 
 static int print(const values *v, const hsc__opened *opened, const hsc_export_counts *counts)
 {
-    if (counts->n_cut)
-        hsc__cli_note("%lld of %lld text%s %s cut at the context of %d tokens", (long long)counts->n_cut,
-                      (long long)counts->n_texts, HSC__PLURAL(counts->n_texts), counts->n_cut == 1 ? "was" : "were",
-                      opened->config->n_ctx);
+    note_cuts(v, opened, counts);
     if (v->json)
         return hsc__json_print(json_pack("{s:o,s:s,s:s,s:s,s:I,s:I,s:I}", "model", hsc__json_model(opened), "compute",
                                          hsc_compute_name((hsc_compute)v->compute), "site", v->site, "file", v->out,
@@ -196,6 +282,9 @@ int hsc__cli_export(int argc, char **argv)
     if (c.file) fclose(c.file);
     hsc__string_free(&c.line);
     hsc_encoding_free(&c.encoding);
+    hsc__free(c.target.ids);
+    if (v.target.text) hsc__free(c.all_target.ids);
+    hsc__free(v.target.ids.ids);
     hsc__cli_close(&opened);
     return result;
 }

@@ -63,9 +63,8 @@ int hsc__cli_open(const hsc__command *command, const char *model, int dtype, boo
         hsc__cli_error(
             "%s: %s is an encoder-decoder (%s): it reads one text and writes another, which %s has no place for",
             command->name, wanted_model(model), hsc_model_config(out->model)->arch, command->name);
-        hsc__cli_hint("'headscope look', 'run', 'scan', 'detect', 'drift', 'ablate', 'patch', 'lens', 'steer', "
-                      "'generate', 'score', "
-                      "'embed', 'info', 'tokenize' do");
+        hsc__cli_hint("'headscope look', 'run', 'export', 'scan', 'detect', 'drift', 'ablate', 'patch', 'lens', "
+                      "'steer', 'generate', 'score', 'embed', 'info', 'tokenize' do");
         hsc__cli_close(out);
         return HSC__EXIT_FAILED;
     }

@@ -1,7 +1,8 @@
 /*
  * A site's rows over a corpus into a file. The corpus is read twice: once to count rows, which lays the file out, and
  * once to fill it. Texts go through the model in packs, and what a pack recorded is written before the next one runs.
- * Maps of attention differ in shape from text to text: they stand end to end, and their shapes beside them.
+ * Maps of attention differ in shape from text to text: they stand end to end, and their shapes beside them. Of an
+ * encoder-decoder a text is two, a source and what is written about it, and the site says whose tokens its rows are.
  */
 #include "base/status.h"
 #include "formats/array_stream.h"
@@ -11,78 +12,143 @@
 
 #include <string.h>
 
-enum { PACK_TEXTS = 64, PACK_TOKENS = 512, INDEX_ARRAYS = 3 };
+enum { PACK_TEXTS = 64, PACK_TOKENS = 512, ROW_INDEX = 3 /* text, position, token */ };
 
 /* Numbers of the maps that a pack of several texts may hold. */
 enum { PACK_WEIGHTS = 1 << 24 };
 
+/* What one stack reads, and of it what stands in the pack in the making. */
+typedef struct side {
+    bool run;
+    int n_ctx, longest;
+    int64_t n_all; /* tokens of all texts together */
+    hsc_token *ids;
+    size_t capacity;
+    int lengths[PACK_TEXTS], n_tokens;
+} side;
+
 typedef struct run {
     const hsc_model *model;
-    const hsc_config *config;
     const hsc_export_options *options;
     hsc__array_stream stream;
     hsc_session *session;
-    int first_layer, n_layers, row;
-    bool indexed; /* an .npz */
-    bool maps;    /* [n_heads][n_query][n_key] a text */
-    int longest;
-    int64_t n_tokens_all, n_weights; /* of maps: of all texts together */
+    int first_layer, n_layers, row, n_heads;
+    bool indexed;             /* an .npz */
+    bool maps;                /* [n_heads][n_query][n_key] a text */
+    bool crosses;             /* maps of cross-attention */
+    int64_t n_weights;        /* of maps: of all texts together */
+    int most_query, most_key; /* of the largest map */
     hsc_export_counts counts;
+    side text, source;
+    const side *rows, *keys; /* whose tokens the rows are, and what maps see */
     /* The pack in the making. */
-    hsc_token *ids;
-    int32_t *index; /* [INDEX_ARRAYS][n rows] of it */
+    int32_t *index; /* [ROW_INDEX][n rows] of it */
     float *means;   /* [PACK_TEXTS][row] */
-    size_t ids_capacity, index_capacity;
-    int lengths[PACK_TEXTS], n_texts, n_tokens;
+    size_t index_capacity;
+    int n_texts;
     int64_t n_recorded; /* numbers of its maps */
     int32_t labels[PACK_TEXTS];
 } run;
+
+/* Whose site it is, and what must be run for it. */
+static void choose_stacks(run *r)
+{
+    hsc_site site = r->options->site;
+    const hsc_config *config = hsc_model_config(r->model), *encoder = hsc_model_encoder(r->model);
+    bool of_source = hsc_site_is_of_source(site);
+    r->maps = hsc_site_is_map(site);
+    r->crosses = site == HSC_CROSS_PATTERN || site == HSC_CROSS_ATTN_SCORES;
+    r->rows = of_source ? &r->source : &r->text;
+    r->keys = r->crosses ? &r->source : r->rows;
+    r->n_heads = of_source ? encoder->n_heads : config->n_heads;
+    r->text = (side){.run = !of_source, .n_ctx = config->n_ctx};
+    r->source = (side){.run = encoder != NULL, .n_ctx = encoder ? encoder->n_ctx : 0};
+}
 
 static hsc_status check(run *r, const char *path, hsc_error *err)
 {
     const hsc_export_options *o = r->options;
     size_t n = strlen(path);
-    bool each = (unsigned)o->site < HSC_N_SITES && hsc_site_per_layer(o->site);
     HSC_FAIL_IF((unsigned)o->site >= HSC_N_SITES || !hsc_model_has_site(r->model, o->site), HSC_EINVAL,
-                "a model of architecture %s has no such site", r->config->arch);
+                "a model of architecture %s has no such site", hsc_model_config(r->model)->arch);
+    choose_stacks(r);
     r->row = hsc_site_row(r->model, o->site);
-    r->maps = hsc_site_is_map(o->site);
+    r->n_layers = hsc_model_site_layers(r->model, o->site);
     HSC_FAIL_IF(!r->row && !r->maps, HSC_EINVAL, "%s is not made of rows: `run` saves it text by text",
                 hsc_site_name(o->site));
     HSC_FAIL_IF(r->maps && o->rows == HSC_EXPORT_MEAN, HSC_EINVAL,
                 "the rows of %s have the text's length: texts have no mean of them", hsc_site_name(o->site));
-    HSC_FAIL_IF(each && (o->layer < -1 || o->layer >= r->config->n_layers), HSC_EINVAL,
-                "layer %d does not exist, the model has %d", o->layer, r->config->n_layers);
+    HSC_FAIL_IF(hsc_site_per_layer(o->site) && (o->layer < -1 || o->layer >= r->n_layers), HSC_EINVAL,
+                "layer %d of %s does not exist, the model has %d", o->layer, hsc_site_name(o->site), r->n_layers);
     HSC_FAIL_IF((unsigned)o->rows > HSC_EXPORT_MEAN, HSC_EINVAL, "rows is %d, 0 to 2 are accepted", (int)o->rows);
     HSC_FAIL_IF(!o->next, HSC_EINVAL, "there is no corpus");
-    r->first_layer = each && o->layer >= 0 ? o->layer : 0;
-    r->n_layers = each && o->layer < 0 ? r->config->n_layers : 1;
+    if (hsc_site_per_layer(o->site) && o->layer >= 0) {
+        r->first_layer = o->layer;
+        r->n_layers = 1;
+    }
     r->indexed = n >= 4 && strcmp(path + n - 4, ".npz") == 0;
     HSC_FAIL_IF(r->maps && !r->indexed, HSC_EINVAL,
                 "%s: %s differs in shape from text to text: an .npz holds the shapes", path, hsc_site_name(o->site));
     return HSC_OK;
 }
 
-/* The next text, which has a token. */
+/* The next text, which has a token on each side that is read. */
 static hsc_status next_text(run *r, int64_t index, hsc_corpus_text *text, int *is_end, hsc_error *err)
 {
     *is_end = 0;
     HSC_TRY(r->options->next(r->options->user, index, text, is_end, err));
     if (*is_end) return HSC_OK;
-    HSC_FAIL_IF(text->n_tokens < 1, HSC_EINVAL, "text %lld has no tokens", (long long)index);
+    HSC_FAIL_IF(r->source.run && text->n_source < 1, HSC_EINVAL, "text %lld has no source", (long long)index);
+    HSC_FAIL_IF(r->text.run && text->n_tokens < 1, HSC_EINVAL, "text %lld has no tokens", (long long)index);
     return HSC_OK;
 }
 
-/* Queries of a text whose maps are written. */
-static int n_queries(const run *r, int n)
+/* Tokens of n that a stack reads: a text is cut at the context. */
+static int n_read(const side *s, int n)
+{
+    return !s->run ? 0 : n > s->n_ctx ? s->n_ctx : n;
+}
+
+/* Queries and keys of a text. */
+static void map_of(const run *r, const hsc_corpus_text *text, int *n_query, int *n_key)
+{
+    int n_text = n_read(&r->text, text->n_tokens), n_source = n_read(&r->source, text->n_source);
+    *n_query = r->rows == &r->source ? n_source : n_text;
+    *n_key = r->keys == &r->source ? n_source : n_text;
+}
+
+/* Rows of a text of n that are written. */
+static int n_written(const run *r, int n)
 {
     return r->options->rows == HSC_EXPORT_ALL ? n : 1;
 }
 
-/* Numbers of one layer's map of a text, as it is recorded. */
-static int64_t map_size(const run *r, int n)
+static int64_t map_size(const run *r, int n_query, int n_key)
 {
-    return (int64_t)r->config->n_heads * n * n;
+    return (int64_t)r->n_heads * n_query * n_key;
+}
+
+/* Whether the stack cuts it. */
+static bool count_side(side *s, int n)
+{
+    int read = n_read(s, n);
+    s->n_all += read;
+    if (read > s->longest) s->longest = read;
+    return s->run && read < n;
+}
+
+static void count_text(run *r, const hsc_corpus_text *text)
+{
+    int n_query, n_key;
+    map_of(r, text, &n_query, &n_key);
+    bool cut = count_side(&r->text, text->n_tokens), cut_source = count_side(&r->source, text->n_source);
+    r->counts.n_cut += cut || cut_source;
+    r->counts.n_rows += n_written(r, n_query);
+    r->counts.n_texts++;
+    r->n_weights += map_size(r, n_written(r, n_query), n_key);
+    if (map_size(r, n_query, n_key) <= map_size(r, r->most_query, r->most_key)) return;
+    r->most_query = n_query;
+    r->most_key = n_key;
 }
 
 static hsc_status count_rows(run *r, hsc_error *err)
@@ -92,25 +158,26 @@ static hsc_status count_rows(run *r, hsc_error *err)
         int is_end;
         HSC_TRY(next_text(r, r->counts.n_texts, &text, &is_end, err));
         if (is_end) break;
-        int n = text.n_tokens > r->config->n_ctx ? r->config->n_ctx : text.n_tokens;
-        r->counts.n_cut += n < text.n_tokens;
-        r->counts.n_rows += n_queries(r, n);
-        r->n_tokens_all += n;
-        r->n_weights += (int64_t)r->config->n_heads * n_queries(r, n) * n;
-        r->counts.n_texts++;
-        if (n > r->longest) r->longest = n;
+        count_text(r, &text);
     }
     HSC_FAIL_IF(!r->counts.n_texts, HSC_EINVAL, "the corpus has no texts");
-    double most = 4.0 * (double)map_size(r, r->longest) * r->n_layers;
+    double most = 4.0 * (double)map_size(r, r->most_query, r->most_key) * r->n_layers;
     HSC_FAIL_IF(r->maps && r->options->room > 0 && most > r->options->room, HSC_EINVAL,
-                "the maps of the longest text, %d tokens, take %.1f GiB; there is room for %.1f: take one layer",
-                r->longest, most / (1 << 30), r->options->room / (1 << 30));
+                "the maps of one text, %d queries by %d keys, take %.1f GiB; there is room for %.1f: take one layer",
+                r->most_query, r->most_key, most / (1 << 30), r->options->room / (1 << 30));
     return HSC_OK;
 }
 
 /* ----------------------------------------------------------------------------------------------------- writing ---- */
 
-/* Maps end to end, and "text" and "shape" a text, "token" a token. */
+/* What stands beside the layers' arrays. */
+static int n_index(const run *r)
+{
+    return !r->indexed ? 0 : r->crosses ? ROW_INDEX + 1 : ROW_INDEX;
+}
+
+/* Maps end to end, and "text" and "shape" a text, "token" a token; of cross-attention those of the rows that are
+ * written, and "source_token" a token that they see. */
 static void lay_out_maps(const run *r, hsc_named_array *arrays)
 {
     hsc_named_array *index = arrays + r->n_layers;
@@ -120,13 +187,14 @@ static void lay_out_maps(const run *r, hsc_named_array *arrays)
     }
     index[0] = (hsc_named_array){"text", HSC_I32, 1, {r->counts.n_texts}, NULL};
     index[1] = (hsc_named_array){"shape", HSC_I32, 2, {r->counts.n_texts, 3}, NULL};
-    index[2] = (hsc_named_array){"token", HSC_I32, 1, {r->n_tokens_all}, NULL};
+    index[2] = (hsc_named_array){"token", HSC_I32, 1, {r->crosses ? r->counts.n_rows : r->rows->n_all}, NULL};
+    if (r->crosses) index[3] = (hsc_named_array){"source_token", HSC_I32, 1, {r->source.n_all}, NULL};
 }
 
 static hsc_status lay_out(run *r, const char *path, hsc_error *err)
 {
-    static const char *const index_names[INDEX_ARRAYS] = {"text", "position", "token"};
-    size_t n = (size_t)r->n_layers + (r->indexed ? INDEX_ARRAYS : 0);
+    static const char *const index_names[ROW_INDEX] = {"text", "position", "token"};
+    size_t n = (size_t)(r->n_layers + n_index(r));
     hsc_named_array *arrays = hsc__calloc(n, sizeof *arrays);
     char(*names)[64] = hsc__calloc(n, sizeof *names);
     hsc_status status = hsc__fail_memory(err, n * sizeof *arrays, "an export");
@@ -137,8 +205,9 @@ static hsc_status lay_out(run *r, const char *path, hsc_error *err)
                      r->first_layer + i);
             arrays[i] = (hsc_named_array){names[i], HSC_F32, 2, {r->counts.n_rows, r->row}, NULL};
         }
-        for (size_t i = (size_t)r->n_layers; i < n; i++)
-            arrays[i] = (hsc_named_array){index_names[i - (size_t)r->n_layers], HSC_I32, 1, {r->counts.n_rows}, NULL};
+        hsc_named_array *index = arrays + r->n_layers;
+        for (int i = 0; i < n_index(r) && !r->maps; i++)
+            index[i] = (hsc_named_array){index_names[i], HSC_I32, 1, {r->counts.n_rows}, NULL};
         if (r->maps) lay_out_maps(r, arrays);
         status = hsc__array_stream_open(&r->stream, path, arrays, n, err);
     }
@@ -169,7 +238,7 @@ static hsc_status write_layer(run *r, int index, hsc_error *err)
         hsc_view view;
         size_t n_rows;
         HSC_TRY(hsc_session_activation(r->session, r->options->site, r->first_layer + index, text, &view, err));
-        const float *rows = choose_rows(r, &view, r->lengths[text], text, &n_rows);
+        const float *rows = choose_rows(r, &view, r->rows->lengths[text], text, &n_rows);
         HSC_TRY(hsc__array_stream_put(&r->stream, (size_t)index, rows, n_rows * (size_t)r->row * sizeof *rows, err));
     }
     return HSC_OK;
@@ -180,15 +249,32 @@ static hsc_status write_maps(run *r, int index, hsc_error *err)
 {
     for (int text = 0; text < r->n_texts; text++) {
         hsc_view view;
-        size_t n = (size_t)r->lengths[text], n_rows = (size_t)n_queries(r, (int)n),
-               n_heads = (size_t)r->config->n_heads;
+        size_t n_query = (size_t)r->rows->lengths[text], n_key = (size_t)r->keys->lengths[text];
+        size_t n_rows = (size_t)n_written(r, (int)n_query);
         HSC_TRY(hsc_session_activation(r->session, r->options->site, r->first_layer + index, text, &view, err));
-        for (size_t head = 0; head < n_heads; head++) {
-            const float *rows = view.data + (head * n + n - n_rows) * n;
-            HSC_TRY(hsc__array_stream_put(&r->stream, (size_t)index, rows, n_rows * n * sizeof *rows, err));
+        for (size_t head = 0; head < (size_t)r->n_heads; head++) {
+            const float *rows = view.data + (head * n_query + n_query - n_rows) * n_key;
+            HSC_TRY(hsc__array_stream_put(&r->stream, (size_t)index, rows, n_rows * n_key * sizeof *rows, err));
         }
     }
     return HSC_OK;
+}
+
+/* The ids of the rows that are written. */
+static hsc_status write_query_ids(run *r, size_t index, hsc_error *err)
+{
+    const hsc_token *end = r->rows->ids;
+    for (int text = 0; text < r->n_texts; text++) {
+        size_t n = (size_t)n_written(r, r->rows->lengths[text]);
+        end += r->rows->lengths[text];
+        HSC_TRY(hsc__array_stream_put(&r->stream, index, end - n, n * sizeof *end, err));
+    }
+    return HSC_OK;
+}
+
+static hsc_status write_ids(run *r, size_t index, const side *s, hsc_error *err)
+{
+    return hsc__array_stream_put(&r->stream, index, s->ids, (size_t)s->n_tokens * sizeof *s->ids, err);
 }
 
 static hsc_status write_shapes(run *r, hsc_error *err)
@@ -196,65 +282,84 @@ static hsc_status write_shapes(run *r, hsc_error *err)
     size_t first = (size_t)r->n_layers, n = (size_t)r->n_texts;
     int32_t shapes[PACK_TEXTS][3];
     for (int text = 0; text < r->n_texts; text++) {
-        shapes[text][0] = r->config->n_heads;
-        shapes[text][1] = n_queries(r, r->lengths[text]);
-        shapes[text][2] = r->lengths[text];
+        shapes[text][0] = r->n_heads;
+        shapes[text][1] = n_written(r, r->rows->lengths[text]);
+        shapes[text][2] = r->keys->lengths[text];
     }
     HSC_TRY(hsc__array_stream_put(&r->stream, first, r->labels, n * sizeof *r->labels, err));
     HSC_TRY(hsc__array_stream_put(&r->stream, first + 1, shapes, n * sizeof *shapes, err));
-    return hsc__array_stream_put(&r->stream, first + 2, r->ids, (size_t)r->n_tokens * sizeof *r->ids, err);
+    if (!r->crosses) return write_ids(r, first + 2, r->rows, err);
+    HSC_TRY(write_query_ids(r, first + 2, err));
+    return write_ids(r, first + 3, &r->source, err);
 }
 
 static hsc_status write_index(run *r, hsc_error *err)
 {
-    size_t n = 0, at = 0, all = (size_t)r->n_tokens;
-    HSC_TRY(hsc__grow(&r->index, &r->index_capacity, INDEX_ARRAYS * all, sizeof *r->index, err));
+    size_t n = 0, at = 0, all = (size_t)r->rows->n_tokens;
+    HSC_TRY(hsc__grow(&r->index, &r->index_capacity, ROW_INDEX * all, sizeof *r->index, err));
     for (int text = 0; text < r->n_texts; text++) {
-        for (int pos = 0; pos < r->lengths[text]; pos++, at++) {
-            bool last = pos == r->lengths[text] - 1, mean = r->options->rows == HSC_EXPORT_MEAN;
+        for (int pos = 0; pos < r->rows->lengths[text]; pos++, at++) {
+            bool last = pos == r->rows->lengths[text] - 1, mean = r->options->rows == HSC_EXPORT_MEAN;
             if (r->options->rows != HSC_EXPORT_ALL && !last) continue;
             r->index[n] = r->labels[text];
             r->index[all + n] = mean ? -1 : pos;
-            r->index[2 * all + n] = mean ? -1 : r->ids[at];
+            r->index[2 * all + n] = mean ? -1 : r->rows->ids[at];
             n++;
         }
     }
-    for (size_t i = 0; i < INDEX_ARRAYS; i++)
+    for (size_t i = 0; i < ROW_INDEX; i++)
         HSC_TRY(
             hsc__array_stream_put(&r->stream, (size_t)r->n_layers + i, r->index + i * all, n * sizeof *r->index, err));
     return HSC_OK;
+}
+
+static hsc_status run_pack(run *r, hsc_error *err)
+{
+    hsc_batch source = {
+        .ids = r->source.ids, .n_tokens = r->source.n_tokens, .seq_lengths = r->source.lengths, .n_seqs = r->n_texts};
+    hsc_batch text = {.ids = r->text.ids,
+                      .n_tokens = r->text.n_tokens,
+                      .seq_lengths = r->text.lengths,
+                      .n_seqs = r->n_texts,
+                      .logits = HSC_LOGITS_NONE};
+    hsc_session_reset(r->session);
+    if (r->source.run) HSC_TRY(hsc_session_read_source(r->session, &source, err));
+    return r->text.run ? hsc_forward(r->session, &text, err) : HSC_OK;
 }
 
 /* Runs the pack and writes what it recorded. */
 static hsc_status flush(run *r, hsc_error *err)
 {
     if (!r->n_texts) return HSC_OK;
-    hsc_batch batch = {.ids = r->ids,
-                       .n_tokens = r->n_tokens,
-                       .seq_lengths = r->lengths,
-                       .n_seqs = r->n_texts,
-                       .logits = HSC_LOGITS_NONE};
-    hsc_session_reset(r->session);
-    HSC_TRY(hsc_forward(r->session, &batch, err));
+    HSC_TRY(run_pack(r, err));
     for (int i = 0; i < r->n_layers; i++) HSC_TRY((r->maps ? write_maps : write_layer)(r, i, err));
     if (r->indexed) HSC_TRY((r->maps ? write_shapes : write_index)(r, err));
-    r->n_texts = r->n_tokens = 0;
+    r->n_texts = r->text.n_tokens = r->source.n_tokens = 0;
     r->n_recorded = 0;
+    return HSC_OK;
+}
+
+static hsc_status add_ids(side *s, const hsc_token *ids, int n, int text, hsc_error *err)
+{
+    HSC_TRY(hsc__grow(&s->ids, &s->capacity, (size_t)(s->n_tokens + n), sizeof *s->ids, err));
+    if (n) memcpy(s->ids + s->n_tokens, ids, (size_t)n * sizeof *ids);
+    s->lengths[text] = n;
+    s->n_tokens += n;
     return HSC_OK;
 }
 
 static hsc_status add_text(run *r, const hsc_corpus_text *text, hsc_error *err)
 {
-    int n = text->n_tokens > r->config->n_ctx ? r->config->n_ctx : text->n_tokens;
-    bool full = r->n_texts == PACK_TEXTS || r->n_tokens + n > PACK_TOKENS;
-    if (r->maps) full = full || r->n_recorded + map_size(r, n) * r->n_layers > PACK_WEIGHTS;
+    int n = n_read(&r->text, text->n_tokens), n_source = n_read(&r->source, text->n_source), n_query, n_key;
+    map_of(r, text, &n_query, &n_key);
+    int64_t map = r->maps ? map_size(r, n_query, n_key) * r->n_layers : 0;
+    bool full = r->n_texts == PACK_TEXTS || r->text.n_tokens + n > PACK_TOKENS ||
+                r->source.n_tokens + n_source > PACK_TOKENS || r->n_recorded + map > PACK_WEIGHTS;
     if (r->n_texts && full) HSC_TRY(flush(r, err));
-    HSC_TRY(hsc__grow(&r->ids, &r->ids_capacity, (size_t)(r->n_tokens + n), sizeof *r->ids, err));
-    memcpy(r->ids + r->n_tokens, text->ids, (size_t)n * sizeof *r->ids);
-    r->labels[r->n_texts] = text->label;
-    r->lengths[r->n_texts++] = n;
-    r->n_tokens += n;
-    r->n_recorded += map_size(r, n) * r->n_layers;
+    HSC_TRY(add_ids(&r->text, text->ids, n, r->n_texts, err));
+    HSC_TRY(add_ids(&r->source, text->source, n_source, r->n_texts, err));
+    r->labels[r->n_texts++] = text->label;
+    r->n_recorded += map;
     return HSC_OK;
 }
 
@@ -280,8 +385,11 @@ static hsc_status run_all(run *r, const char *path, hsc_error *err)
     const hsc_export_options *o = r->options;
     HSC_TRY(check(r, path, err));
     HSC_TRY(count_rows(r, err));
-    hsc_session_options session = {
-        .n_threads = o->n_threads, .max_tokens = r->longest, .max_seqs = PACK_TEXTS, .compute = o->compute};
+    hsc_session_options session = {.n_threads = o->n_threads,
+                                   .max_tokens = r->text.run ? r->text.longest : 1,
+                                   .max_seqs = PACK_TEXTS,
+                                   .compute = o->compute,
+                                   .max_source = r->source.longest};
     hsc_record record = {o->site, hsc_site_per_layer(o->site) ? o->layer : 0, -1, -1};
     HSC_TRY(hsc_session_new(&r->session, r->model, &session, err));
     HSC_TRY(hsc_session_record(r->session, &record, err));
@@ -294,13 +402,14 @@ static hsc_status run_all(run *r, const char *path, hsc_error *err)
 hsc_status hsc_export(const hsc_model *model, const char *path, const hsc_export_options *options,
                       hsc_export_counts *counts, hsc_error *err)
 {
-    run r = {.model = model, .config = hsc_model_config(model), .options = options};
+    run r = {.model = model, .options = options};
     hsc__error_clear(err);
     hsc_status status = run_all(&r, path, err);
     if (counts) *counts = r.counts;
     hsc__array_stream_free(&r.stream);
     hsc_session_free(r.session);
-    hsc__free(r.ids);
+    hsc__free(r.text.ids);
+    hsc__free(r.source.ids);
     hsc__free(r.index);
     hsc__free(r.means);
     return status;

@@ -7,7 +7,7 @@ import random
 import struct
 import sys
 
-from program import COMMANDS, SOURCE as CHECKOUT, ProgramTest, main, read_safetensors
+from program import COMMANDS, SOURCE as CHECKOUT, ProgramTest, main, read_npz, read_safetensors
 
 sys.path.insert(0, str(CHECKOUT / "tests" / "golden"))
 import toys  # noqa: E402
@@ -357,10 +357,87 @@ class EncoderDecoder(ProgramTest):
         self.bad(1, *self.steer("--side", "encoder", "--layer", "L1", "--metric", "logit: #5"), says=["L1"])
         self.bad(2, *self.steer("--metric", "loss", "--target", "w3", "--target-ids", "0"), says=["one of the two"])
 
+    LINES = [("w5 w9 w2 w14 w3", "w8 w4 w16"), ("w7", ""), ("w3 w4 w5 w6 w7 w8 w9", "w2")]
+
+    def export(self, lines, *words):
+        """What export says and wrote, and what run saves for each pair of texts."""
+        (self.model / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+        corpus, out, ones = self.folder / "corpus.txt", self.folder / "out.npz", []
+        corpus.write_text("".join(line + "\n" for line in lines))
+        got = self.json("export", "-m", self.model, corpus, "-o", out, *words)
+        for source, target in self.LINES:
+            one, site = self.folder / "one.npz", words[words.index("--site") + 1]
+            self.good("run", "-m", self.model, "--text", source, "--target", target, "--sites", site, "-o", one)
+            ones.append(read_npz(one))
+        return got, read_npz(out), ones
+
+    def test_export_rows(self):
+        """Rows of each stack, and whose tokens the index names: to the bit those of single runs."""
+        pairs, sources = ["\t".join(pair) for pair in self.LINES], [source for source, _ in self.LINES]
+        for site, side, n_layers, lines in (
+                ("enc_resid_post", "source_ids", 1, pairs), ("enc_z", "source_ids", 1, sources),
+                ("cross_v", "source_ids", 2, sources), ("enc_ln_final", "source_ids", 0, pairs), ("resid_post", "ids", 2, pairs),
+                ("cross_z", "ids", 2, pairs), ("logits", "ids", 0, pairs)):
+            for rows in ("all", "last", "mean"):
+                got, arrays, ones = self.export(lines, "--site", site, "--rows", rows)
+                names = [f"{site}.{i}" for i in range(n_layers)] or [site]
+                self.assertEqual(set(arrays), {*names, "text", "position", "token"})
+                kept = [range(n) if rows == "all" else [n - 1] for n in (len(one[side].numbers) for one in ones)]
+                self.assertEqual(got["n_rows"], sum(map(len, kept)))
+                self.assertEqual(list(arrays["text"].numbers), [i for i, at in enumerate(kept) for _ in at])
+                where = [(pos, one[side].numbers[pos]) for one, at in zip(ones, kept) for pos in at]
+                if rows == "mean":
+                    self.assertEqual(set(arrays["position"].numbers) | set(arrays["token"].numbers), {-1})
+                    continue
+                self.assertEqual(list(zip(arrays["position"].numbers, arrays["token"].numbers)), where)
+                for name in names:
+                    width = len(ones[0][name].numbers) // ones[0][name].shape[0]
+                    want = [x for one, at in zip(ones, kept) for pos in at
+                            for x in one[name].numbers[pos * width : (pos + 1) * width]]
+                    self.assertEqual(list(arrays[name].numbers), want, (name, rows))
+
+    def test_export_maps(self):
+        pairs = ["\t".join(pair) for pair in self.LINES]
+        for site, queries, keys in (("cross_pattern", "ids", "source_ids"), ("pattern", "ids", "ids"),
+                                    ("enc_attn_scores", "source_ids", "source_ids")):
+            for rows in ("all", "last"):
+                got, arrays, ones = self.export(pairs, "--site", site, "--rows", rows, "--layer", "L0")
+                first = [0 if rows == "all" else len(one[queries].numbers) - 1 for one in ones]
+                crosses, want = site == "cross_pattern", []
+                self.assertEqual(set(arrays), {f"{site}.0", "text", "shape", "token"} | ({"source_token"} if crosses else set()))
+                shapes = [arrays["shape"].row(i) for i in range(3)]
+                self.assertEqual([list(shape) for shape in shapes], [
+                    [HEADS, len(one[queries].numbers) - at, len(one[keys].numbers)] for one, at in zip(ones, first)])
+                for one, at in zip(ones, first):
+                    for head in range(HEADS):
+                        for query in range(at, one[f"{site}.0"].shape[1]):
+                            want += one[f"{site}.0"].row(head, query)
+                self.assertEqual(list(arrays[f"{site}.0"].numbers), want)
+                columns = [token for one in ones for token in one[keys].numbers]
+                self.assertEqual(list(arrays["source_token" if crosses else "token"].numbers), columns)
+                if crosses:
+                    self.assertEqual(list(arrays["token"].numbers), [x for one, at in zip(ones, first) for x in one["ids"].numbers[at:]])
+                self.assertEqual(got["n_rows"], sum(shape[1] for shape in shapes))
+
+    def test_export_target(self):
+        """One target for the lines without one, and what is refused."""
+        sources = [source for source, _ in self.LINES]
+        _, same, _ = self.export([f"{source}\tw8 w4" for source in sources], "--site", "cross_z")
+        for target in (["--target", "w8 w4"], ["--target-ids", "0,8,4"]):
+            _, got, _ = self.export([sources[0], f"{sources[1]}\tw8 w4", sources[2]], "--site", "cross_z", *target)
+            self.assertEqual({name: list(one.numbers) for name, one in got.items()},
+                             {name: list(one.numbers) for name, one in same.items()})
+        corpus, out = self.folder / "corpus.txt", self.folder / "out.npz"
+        words = ("export", "-m", self.model, corpus, "-o", out)
+        corpus.write_text("w5\tw6\n\nw7\n")
+        self.bad(1, *words, says=[f"{corpus}: line 3: ", "a source, a tab and a target are wanted"])
+        self.bad(2, *words, "--site", "enc_z", "--target", "w8", says=["--target: enc_z"])
+        self.bad(1, *words, "--site", "enc_z", "--layer", "L1", says=["L1"])
+        self.bad(1, *words, "--site", "rot_q", "--target", "w8", says=["no site 'rot_q'"])
+
     def test_who_reads_it(self):
         """Commands that have no place for such a model say which have one, and these are all others."""
-        words = {"fill": ["a [MASK]"], "export": [self.model / "config.json", "-o", self.folder / "x.npz"],
-                 "circuit": ["L0H0"], "attribute": ["--metric", "logit: #3", "a"], "compose": [], "rollout": ["a"],
+        words = {"fill": ["a [MASK]"], "circuit": ["L0H0"], "attribute": ["--metric", "logit: #3", "a"], "compose": [], "rollout": ["a"],
                  "values": ["a", "--token", "a"], "chat": [], "bench": []}
         said = None
         for name, more in words.items():
