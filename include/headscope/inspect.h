@@ -375,6 +375,38 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_scan_control(const hsc_scan *scan, const h
                                                    const hsc_scan_statistics *options, hsc_scan_difference *out,
                                                    int *n_pairs, int *n_clusters, hsc_error *err);
 
+/*
+ * A ranked sweep is a search as a scan is: every head ablated in turn, patched in turn or taken apart, and the largest
+ * effect is the largest of many. A column of the table is one that was tried, a row what a cluster says of it; the
+ * tests are those of the scan, mean 0 in the place of shift 0.
+ */
+typedef struct hsc_sweep_effect {
+    double mean;
+    hsc_interval ci;
+    double dz, p, p_fwer, q; /* of the mean: sign flips; the family is all columns. NaN: all 0 */
+} hsc_sweep_effect;
+
+/* out: [effects->n_columns]. options NULL: the defaults. HSC_EINVAL: fewer than two clusters, or a value that is not
+ * finite. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_sweep_figures(const hsc_table *effects, const hsc_scan_statistics *options,
+                                                    hsc_sweep_effect *out, hsc_error *err);
+
+/* One that was chosen on some clusters, and what others say of it. */
+typedef struct hsc_sweep_held_out {
+    int column;
+    double chosen_mean; /* over the clusters that chose it: larger than life */
+    double mean;
+    hsc_interval ci;
+    double p;       /* Holm-corrected over the chosen columns */
+    int n_clusters; /* that it is judged on */
+} hsc_sweep_held_out;
+
+/* As hsc_scan_hold_out, with the same split for the same seed and number of clusters: chooses by the size of the mean
+ * or of t on one part, judges on the other. out: [choice->n_chosen]. HSC_EINVAL: fewer than two clusters on a side,
+ * more chosen than there are columns, a choice by accuracy, or a value that is not finite. HSC_ENOMEM. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_sweep_hold_out(const hsc_table *effects, const hsc_scan_choice *choice,
+                                                     hsc_sweep_held_out *out, hsc_error *err);
+
 /* -------------------------------------------------------------------------------------------------- detectors ---- */
 
 /*

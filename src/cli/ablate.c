@@ -60,7 +60,10 @@ static const hsc__option options[] = {
            "of the twin."),
     OPTION("no-controls", 0, HSC__OPT_FLAG, NULL, no_controls, 0, 0,
            "Do not run ten random sets of other heads of the same layers beside a named set."),
-    OPTION("seed", 0, HSC__OPT_INT, "N", seed, 0, INT32_MAX, "Of controls and intervals. Default: 0."),
+    HSC__OPTION_HEADING("Choosing and judging, in a sweep over many texts"),
+    HSC__OPTIONS_SWEEP(hsc__ablate_options, search),
+    OPTION("seed", 0, HSC__OPT_INT, "N", seed, 0, INT32_MAX,
+           "Of controls, donors, intervals, signs and the split. Default: 0."),
     HSC__OPTION_HEADING("Otherwise"),
     OPTION("top", 0, HSC__OPT_INT, "N", top, 1, 100000, "Rows of the table. Default: 10."),
     OPTION("plot", 0, HSC__OPT_TEXT, "FILE", plot, 0, 0, "The map of a sweep as .png, .svg or .pdf."),
@@ -84,8 +87,9 @@ static const hsc__command command = {
         "the first word.\n"
         "Each run begins at the ablated layer, on what the run as it is left before it; heads of a layer run "
         "together. Quantised files work as they are.\n"
-        "A sweep is a search: its largest effect is the largest of many, so test that head on other texts. Zero is "
-        "a value that a head may never take; compare --how mean.\n"
+        "A sweep is a search: its largest effect is the largest of many. Over many texts p_fwer is the chance that "
+        "the largest of all would reach as far with no effect anywhere, and --holdout judges the largest on texts "
+        "that did not choose it. Zero is a value that a head may never take; compare --how mean.\n"
         "An encoder-decoder (T5, BART, Marian) reads TEXT and is asked about --target: its loss, the end of it "
         "included (without --target that of the text that it writes), or a logit where it goes on (without --target "
         "where a text begins). A line of a file, of --corpus and a --donor are then a source and a "
@@ -97,6 +101,8 @@ static const hsc__command command = {
                 "    every head in turn, with a map\n"
                 "headscope ablate -m gpt2 --pairs data/pairs/names.txt --heads L9H9,L9H6 --then all\n"
                 "    right answers with two heads off, and which heads then count for more\n"
+                "headscope ablate -m gpt2 --pairs data/pairs/names.txt --holdout 0.5 --choose 3\n"
+                "    every head in turn; the three largest effects of one half judged on the other\n"
                 "headscope ablate -m gpt2 --metric loss --file texts.txt --sweep mlp\n"
                 "    what each MLP is worth in nats a token\n"
                 "headscope ablate -m gpt2 --pairs data/pairs/names.txt --how mean --corpus texts.txt\n"
@@ -160,6 +166,7 @@ static int check(hsc__ablate *j, const hsc__args *args)
     if (v->layers.n && set) return hsc__cli_misuse(&command, "--layer goes with a sweep, not with a named set");
     if (v->donors.n && (v->file || v->pairs)) return hsc__cli_misuse(&command, "--donor goes with one text");
     if (v->by_position && !v->corpus) return hsc__cli_misuse(&command, "--by-position goes with --how mean");
+    if (hsc__sweep_check(&command, &j->tests, !set && (v->file || v->pairs)) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (v->plot && set) return hsc__cli_misuse(&command, "--plot draws a sweep, not a named set");
     return hsc__check_plot(&command, v->plot);
 }
@@ -216,6 +223,7 @@ static void free_job(hsc__ablate *j)
     hsc__items_free(&j->items);
     hsc__free(j->units);
     hsc__free(j->targets);
+    hsc__sweep_free(&j->tests);
     hsc__free(j->values);
     hsc__free(j->losses[0]);
     hsc__free(j->losses[1]);
@@ -229,7 +237,7 @@ static void free_job(hsc__ablate *j)
 int hsc__cli_ablate(int argc, char **argv)
 {
     hsc__ablate_options v = {.top = 10, .side = -1};
-    hsc__ablate j = {.options = &v};
+    hsc__ablate j = {.options = &v, .tests.options = &v.search};
     hsc__args args;
     hsc_error err = {0};
     int result = hsc__cli_parse(&command, argc, argv, &v, &args);

@@ -4,6 +4,7 @@
 #define HSC_CLI_ABLATE_H
 
 #include "cli/intervene.h"
+#include "cli/sweep.h"
 #include "cli/target.h"
 #include "headscope/inspect.h"
 
@@ -17,6 +18,7 @@ typedef struct hsc__ablate_options {
     const char *range;
     int how, sweep, side; /* HSC__ABLATE_*, HSC__SWEEP_*, HSC__SIDE_* less 1; -1: none was given */
     int n_donors;         /* of resample over a pair file; 0: the twin */
+    hsc__sweep_options search;
     int limit, top, threads, compute, seed;
     bool by_position, per_token, no_special, parse_special, no_controls, json, csv;
 } hsc__ablate_options;
@@ -75,6 +77,7 @@ typedef struct hsc__ablate {
     size_t n_losses;
     int n_clusters, n_right; /* n_right: of the run as it is */
     double clean;
+    hsc__sweep tests; /* of a sweep: a column a target */
 } hsc__ablate;
 
 hsc_status hsc__ablate_run(hsc__ablate *job, hsc_error *err);

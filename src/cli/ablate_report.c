@@ -76,7 +76,9 @@ static void add_header(const hsc__ablate *j, hsc__string *out)
     if (j->options->pairs)
         hsc__string_printf(out, "as it is, the model answers rightly %d of %zu time%s (%.0f %%)\n", j->n_right,
                            n_used(j), HSC__PLURAL(n_used(j)), 100.0 * j->n_right / (double)n_used(j));
-    hsc__string_printf(out, "as it is: %.4f\n\n", j->clean);
+    hsc__string_printf(out, "as it is: %.4f\n", j->clean);
+    hsc__sweep_describe(&j->tests, out);
+    hsc__string_text(out, "\n");
 }
 
 /* ------------------------------------------------------------------------------------------------------ table ---- */
@@ -95,7 +97,7 @@ static int by_size(const void *a, const void *b)
     return x->first < y->first ? -1 : 1;
 }
 
-enum { N_COLUMNS = 5 };
+enum { N_COLUMNS = 6 };
 
 static const char *keep_text(hsc__arena *arena, hsc__string *text)
 {
@@ -104,14 +106,19 @@ static const char *keep_text(hsc__arena *arena, hsc__string *text)
     return kept;
 }
 
+static void name_what(hsc__string *out, const hsc__ablate *j, const hsc__target *t)
+{
+    const hsc__unit *last = named_unit(j, t);
+    if (t->kind == HSC__TARGET_SET) hsc__string_text(out, "the set");
+    else if (t->kind == HSC__TARGET_EACH && t->n > 1)
+        hsc__string_printf(out, "layer %d (L%d)", last->layer + 1, last->layer);
+    else name_unit(out, last);
+}
+
 static void add_cells(const hsc__ablate *j, const hsc__target *t, hsc__arena *arena, const char **cells)
 {
     hsc__string text = {0};
-    const hsc__unit *last = named_unit(j, t);
-    if (t->kind == HSC__TARGET_SET) hsc__string_text(&text, "the set");
-    else if (t->kind == HSC__TARGET_EACH && t->n > 1)
-        hsc__string_printf(&text, "layer %d (L%d)", last->layer + 1, last->layer);
-    else name_unit(&text, named_unit(j, t));
+    name_what(&text, j, t);
     cells[0] = keep_text(arena, &text);
     hsc__string_printf(&text, "%.4f", t->value);
     cells[1] = keep_text(arena, &text);
@@ -121,6 +128,8 @@ static void add_cells(const hsc__ablate *j, const hsc__target *t, hsc__arena *ar
     cells[3] = j->n_clusters > 1 ? keep_text(arena, &text) : NULL;
     if (j->options->pairs) hsc__string_printf(&text, "%.0f %%", 100.0 * t->n_right / (double)n_used(j));
     cells[4] = j->options->pairs ? keep_text(arena, &text) : NULL;
+    if (j->tests.effects) hsc__add_p(&text, 0, j->tests.effects[t - j->targets].p_fwer);
+    cells[5] = j->tests.effects ? keep_text(arena, &text) : NULL;
     hsc__string_free(&text);
 }
 
@@ -131,7 +140,8 @@ static hsc_status add_table(const hsc__ablate *j, hsc__string *out, const int *o
                                             {"value", true, 0},
                                             {"effect", true, 0},
                                             {j->n_clusters > 1 ? "95 % interval" : "", true, 0},
-                                            {j->options->pairs ? "right" : "", true, 0}};
+                                            {j->options->pairs ? "right" : "", true, 0},
+                                            {j->tests.effects ? "p_fwer" : "", true, 0}};
     const char **cells = hsc__calloc((size_t)n * N_COLUMNS + 1, sizeof *cells);
     hsc__arena arena = {0};
     if (!cells) return hsc__fail_memory(err, (size_t)n * N_COLUMNS * sizeof *cells, "a table");
@@ -154,6 +164,12 @@ static int rank(const hsc__ablate *j, hsc__target_kind kind, int *order)
 }
 
 /* -------------------------------------------------------------------------------------------- the two answers ---- */
+
+static void name_target(const void *user, int column, hsc__string *out)
+{
+    const hsc__ablate *j = user;
+    name_what(out, j, &j->targets[column]);
+}
 
 /* Layers down, and across heads, neurons, or one column for the layer itself. */
 static hsc_status fill_map(const hsc__ablate *j, double *values, hsc__label *rows, char (*names)[16], const char *path,
@@ -211,10 +227,12 @@ static hsc_status add_sweep(const hsc__ablate *j, hsc__string *out, int *order, 
     hsc__string_printf(out, "\nThe %d largest effects of %d, largest first:\n",
                        n < j->options->top ? n : j->options->top, n);
     HSC_TRY(add_table(j, out, order, n < j->options->top ? n : j->options->top, err));
-    hsc__string_printf(out,
-                       "\nThis is the top of a search through %d: an effect here is a reason to test that one on "
-                       "other texts,\nnot yet a finding.\n",
-                       n);
+    hsc__string_printf(
+        out,
+        "\nThis is the top of a search through %d: an effect here is a reason to test that one on "
+        "other texts,\nnot yet a finding.%s\n",
+        n, j->tests.effects && !j->tests.held ? " --holdout 0.5 judges it on texts that did not choose it." : "");
+    hsc__sweep_add_held_out(&j->tests, name_target, j, out);
     return j->options->plot ? show_map(j, j->options->plot, NULL, err) : HSC_OK;
 }
 
@@ -300,7 +318,7 @@ int hsc__ablate_print_csv(const hsc__ablate *j)
 {
     hsc__string out = {0};
     hsc_error err = {0};
-    hsc__string_text(&out, "kind,ablated,value,effect,ci_low,ci_high,right\n");
+    hsc__string_text(&out, "kind,ablated,value,effect,ci_low,ci_high,right" HSC__SWEEP_CSV "\n");
     for (size_t i = 0; i < j->n_targets; i++) {
         const hsc__target *t = &j->targets[i];
         hsc__string_printf(&out, "%s,", kind_name(t));
@@ -309,8 +327,10 @@ int hsc__ablate_print_csv(const hsc__ablate *j)
         hsc__csv_number(&out, t->effect);
         hsc__csv_number(&out, j->n_clusters > 1 ? t->interval.low : (double)NAN);
         hsc__csv_number(&out, j->n_clusters > 1 ? t->interval.high : (double)NAN);
-        if (j->options->pairs) hsc__string_printf(&out, ",%d\n", t->n_right);
-        else hsc__string_text(&out, ",\n");
+        hsc__string_text(&out, ",");
+        if (j->options->pairs) hsc__string_printf(&out, "%d", t->n_right);
+        hsc__sweep_csv(&j->tests, (int)i, &out);
+        hsc__string_text(&out, "\n");
     }
     hsc_status status = j->options->plot ? show_map(j, j->options->plot, NULL, &err) : HSC_OK;
     if (status == HSC_OK) return hsc__cli_write_string(&out);
@@ -338,6 +358,7 @@ static json_t *json_target(const hsc__ablate *j, const hsc__target *t)
                           hsc__json_number(t->value), "effect", hsc__json_number(t->effect));
     if (j->n_clusters > 1) json_object_set_new(o, "ci", hsc__json_interval(t->interval));
     if (j->options->pairs) json_object_set_new(o, "right", json_integer(t->n_right));
+    hsc__sweep_json(&j->tests, (int)(t - j->targets), o);
     return o;
 }
 
@@ -355,6 +376,7 @@ int hsc__ablate_print_json(const hsc__ablate *j)
     hsc__string_free(&metric);
     if (root && j->options->pairs) json_object_set_new(root, "clean_right", json_integer(j->n_right));
     if (root && j->options->pairs) json_object_set_new(root, "skipped", hsc__items_json_skipped(&j->items));
+    if (root) hsc__sweep_json_whole(&j->tests, root);
     if (root) json_object_set_new(root, "targets", targets);
     hsc_error err = {0};
     hsc_status status = root && j->losses[0] ? hsc__ablate_json_losses(j, root, &err) : HSC_OK;

@@ -279,6 +279,14 @@ static hsc_status run_item(hsc__ablate *j, hsc_lab *lab, size_t i, hsc_error *er
 
 /* ---------------------------------------------------------------------------------------------------- figures ---- */
 
+static hsc_status test_sweep(hsc__ablate *j, const hsc_table *effects, hsc_error *err)
+{
+    const hsc__ablate_options *o = j->options;
+    HSC_TRY(hsc__sweep_test(&j->tests, effects, 0, (int)j->n_targets, o->seed, o->threads, err));
+    for (size_t t = 0; t < j->n_targets && j->tests.effects; t++) j->targets[t].interval = j->tests.effects[t].ci;
+    return HSC_OK;
+}
+
 /* Means, then the table's cells become effects and the intervals come from them. */
 static hsc_status summarise_table(hsc__ablate *j, double *table, hsc_interval *intervals, hsc_error *err)
 {
@@ -295,12 +303,13 @@ static hsc_status summarise_table(hsc__ablate *j, double *table, hsc_interval *i
     for (int c = 0; c < j->n_clusters; c++) j->clean += table[(size_t)c * n + j->n_targets] / j->n_clusters;
     for (size_t i = 0; i < j->items.n; i++)
         j->n_right += !j->items.list[i].unused && j->values[i * n + j->n_targets] > 0;
-    if (j->n_clusters < 2) return HSC_OK;
+    if (j->n_clusters < 2 && j->set >= 0) return HSC_OK;
     for (size_t t = j->n_targets; t-- > 0;) { /* from the last: AFTER reads the set's column before it changes */
         size_t against = j->targets[t].kind == HSC__TARGET_AFTER ? (size_t)j->set : j->n_targets;
         for (int c = 0; c < j->n_clusters; c++) table[(size_t)c * n + t] -= table[(size_t)c * n + against];
     }
     hsc_table figures = {table, j->n_clusters, (int)n};
+    if (j->set < 0) return test_sweep(j, &figures, err);
     hsc_bootstrap_options o = {.seed = (uint64_t)j->options->seed, .n_threads = j->options->threads};
     HSC_TRY(hsc_bootstrap(&figures, &o, intervals, err));
     for (size_t t = 0; t < j->n_targets; t++) j->targets[t].interval = intervals[t];

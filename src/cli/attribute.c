@@ -1,7 +1,7 @@
 /* headscope attribute: what a logit, or a difference of logits, is made of: every head, feed-forward, embedding and
  * bias in logits, adding up to the whole; over a text or over a file of pairs. */
-#include "cli/heads.h"
 #include "cli/reading.h"
+#include "cli/sweep.h"
 #include "headscope/analysis.h"
 #include "headscope/inspect.h"
 #include "plot/table.h"
@@ -13,6 +13,7 @@
 typedef struct values {
     hsc__reading_options r;
     const char *metric, *pairs;
+    hsc__sweep_options search;
     int limit, seed;
     bool sources;
 } values;
@@ -36,7 +37,9 @@ static const hsc__option options[] = {
            "Each head by the tokens that it takes from: weight times what the token's value adds to the metric."),
     OPTION("top", 'k', HSC__OPT_INT, "N", r.top, 1, 100000, "Rows of the table. Default: 10."),
     OPTION("plot", 0, HSC__OPT_TEXT, "FILE", r.plot, 0, 0, "The map of all parts as .png, .svg or .pdf."),
-    OPTION("seed", 0, HSC__OPT_INT, "N", seed, 0, INT32_MAX, "Of the intervals of --pairs. Default: 0."),
+    HSC__OPTIONS_SWEEP(values, search),
+    OPTION("seed", 0, HSC__OPT_INT, "N", seed, 0, INT32_MAX,
+           "Of the intervals, signs and the split of --pairs. Default: 0."),
     HSC__OPTION_HEADING("The pass"),
     HSC__READING_PASS(values, r),
 };
@@ -57,7 +60,9 @@ static const hsc__command command = {
                 "    \"When Mary and John went to the store, John gave a drink to\" --sources\n"
                 "    which heads say Mary, and from which token\n"
                 "headscope attribute -m gpt2 --pairs data/pairs/names.txt --plot parts.png\n"
-                "    the same over many texts, with intervals",
+                "    the same over many texts, with intervals\n"
+                "headscope attribute -m gpt2 --pairs data/pairs/names.txt --holdout 0.5 --choose 3\n"
+                "    the three largest parts of one half, judged on the other",
     .min_args = 0,
     .max_args = 1,
 };
@@ -71,6 +76,7 @@ typedef struct job {
     double *table;         /* [n_items][n_parts + 1]; the last column is the metric */
     double *means;         /* [n_parts + 1] over clusters */
     hsc_interval *intervals;
+    hsc__sweep tests; /* of --pairs: a column a part */
     int n_clusters, n_right;
     double worst; /* largest |sum - metric| */
 } job;
@@ -81,6 +87,7 @@ static int check(void *user, const hsc__args *args)
     const values *v = j->v;
     j->metric = (hsc__metric){.kind = HSC__METRIC_DIFF, .text = "right - wrong"};
     if (v->limit && !v->pairs) return hsc__cli_misuse(&command, "--limit goes with --pairs");
+    if (hsc__sweep_check(&command, &j->tests, v->pairs != NULL) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (v->pairs) {
         if (args->n || v->r.ids.ids) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
         if (v->metric || v->sources || v->r.token || v->r.pos >= 0)
@@ -142,6 +149,8 @@ static hsc_status summarise(job *j, hsc_error *err)
         for (size_t i = 0; i < (size_t)j->n_clusters * n; i++) j->means[i % n] += clusters[i] / j->n_clusters;
         hsc_table figures = {clusters, j->n_clusters, (int)n};
         status = j->n_clusters > 1 ? hsc_bootstrap(&figures, &o, j->intervals, err) : HSC_OK;
+        if (status == HSC_OK && j->v->pairs)
+            status = hsc__sweep_test(&j->tests, &figures, 0, j->first.n_parts, j->v->seed, j->v->r.threads, err);
     }
     hsc__free(clusters);
     return status;
@@ -174,6 +183,12 @@ static void add_part(hsc__string *out, const hsc_part *p)
     case HSC_PART_NORM_BIAS: hsc__string_text(out, "bias of the last norm"); break;
     default: hsc__string_text(out, "bias of the output");
     }
+}
+
+static void name_part(const void *user, int part, hsc__string *out)
+{
+    const job *j = user;
+    add_part(out, &j->first.parts[part]);
 }
 
 static const char *kind_name(const hsc_part *p)
@@ -228,16 +243,22 @@ static hsc_status add_table(const job *j, hsc__string *out, hsc_error *err)
     qsort(order, (size_t)n, sizeof *order, by_size);
     int shown = n < j->v->r.top ? n : j->v->r.top;
     hsc__string_printf(out, "\nThe %d largest parts of %d:\n", shown, n);
+    if (j->tests.effects) hsc__string_text(out, "     part         95% interval      p_fwer\n");
     for (int i = 0; i < shown; i++) {
         const hsc_part *p = &j->first.parts[order[i]];
         const hsc_interval *ci = &j->intervals[order[i]];
         hsc__string_printf(out, "%+9.4f  ", j->means[order[i]]);
         if (j->n_clusters > 1) hsc__string_printf(out, "[%+8.4f, %+8.4f]  ", ci->low, ci->high);
+        if (j->tests.effects) {
+            hsc__add_p(out, 7, j->tests.effects[order[i]].p_fwer);
+            hsc__string_text(out, "  ");
+        }
         add_part(out, p);
         if (j->first.sources && p->kind == HSC_PART_HEAD) add_sources(j, out, p);
         hsc__string_text(out, "\n");
     }
     hsc__free(order);
+    hsc__sweep_add_held_out(&j->tests, name_part, j, out);
     return HSC_OK;
 }
 
@@ -310,6 +331,7 @@ static hsc_status add_text(const void *user, hsc__string *out, hsc_error *err)
     const job *j = user;
     add_header(j, out);
     add_sums(j, out);
+    hsc__sweep_describe(&j->tests, out);
     HSC_TRY(show_map(j, NULL, out, err));
     return add_table(j, out, err);
 }
@@ -327,13 +349,15 @@ static void add_csv(const void *user, hsc__string *out)
 {
     const job *j = user;
     const hsc_attribution *a = &j->first;
-    hsc__string_printf(out, "kind,layer,head,value,ci_low,ci_high%s\n", a->sources ? ",source,source_token" : "");
+    hsc__string_printf(out, "kind,layer,head,value,ci_low,ci_high%s\n",
+                       a->sources ? ",source,source_token" : HSC__SWEEP_CSV);
     for (int i = 0; i < a->n_parts; i++) {
         const double *sources = sources_of(a, &a->parts[i]);
         csv_part(out, &a->parts[i]);
         hsc__csv_number(out, j->means[i]);
         hsc__csv_number(out, j->n_clusters > 1 ? j->intervals[i].low : (double)NAN);
         hsc__csv_number(out, j->n_clusters > 1 ? j->intervals[i].high : (double)NAN);
+        if (!a->sources) hsc__sweep_csv(&j->tests, i, out);
         hsc__string_text(out, a->sources ? ",,\n" : "\n");
         for (int k = 0; sources && k < a->n_tokens; k++) {
             csv_part(out, &a->parts[i]);
@@ -353,6 +377,7 @@ static json_t *json_part(const job *j, int i)
         "{s:s,s:o,s:o,s:o}", "kind", kind_name(p), "layer", p->layer >= 0 ? json_integer(p->layer) : json_null(),
         "head", p->head >= 0 ? json_integer(p->head) : json_null(), "value", hsc__json_number(j->means[i]));
     if (j->n_clusters > 1) json_object_set_new(object, "ci", hsc__json_interval(j->intervals[i]));
+    hsc__sweep_json(&j->tests, i, object);
     const double *sources = sources_of(a, p);
     if (sources) json_object_set_new(object, "sources", hsc__json_numbers(sources, (size_t)a->n_tokens));
     return object;
@@ -373,6 +398,7 @@ static json_t *make_json(const void *user)
     if (root && j->v->pairs) json_object_set_new(root, "right", json_integer(j->n_right));
     if (root && j->v->pairs) json_object_set_new(root, "skipped", hsc__items_json_skipped(&j->items));
     if (root && !j->v->pairs) json_object_set_new(root, "tokens", hsc__json_tokens(&j->r.tokens));
+    if (root) hsc__sweep_json_whole(&j->tests, root);
     if (root) json_object_set_new(root, "parts", parts);
     return root;
 }
@@ -381,13 +407,14 @@ int hsc__cli_attribute(int argc, char **argv)
 {
     static const hsc__reading_steps steps = {&command, check, run, add_text, add_csv, make_json, show_map};
     values v = {.r = {.pos = -1, .top = 10}};
-    job j = {.v = &v, .r = {.options = &v.r}};
+    job j = {.v = &v, .r = {.options = &v.r}, .tests.options = &v.search};
     int result = hsc__reading_main(&steps, argc, argv, &v, &j.r, &j);
     hsc_attribution_free(&j.first);
     hsc__items_free(&j.items);
     hsc__free(j.table);
     hsc__free(j.means);
     hsc__free(j.intervals);
+    hsc__sweep_free(&j.tests);
     hsc__reading_free(&j.r);
     return result;
 }

@@ -21,11 +21,36 @@ void hsc__add_interval(hsc__string *out, hsc_interval ci)
     else hsc__string_printf(out, "  [%7.4f, %7.4f]", ci.low, ci.high);
 }
 
+void hsc__add_p(hsc__string *out, int width, double p)
+{
+    if (isnan(p)) hsc__string_printf(out, " %*s", width, "-");
+    else hsc__string_printf(out, p < 0.001 ? " %*.1e" : " %*.3f", width, p);
+}
+
+void hsc__add_power(hsc__string *out, int n_clusters, int n_tests)
+{
+    double least = n_tests ? hsc_min_dz(n_clusters, n_tests, HSC__ALPHA, HSC__POWER) : NAN;
+    if (n_tests && n_clusters < hsc_min_clusters(n_tests, HSC__ALPHA))
+        hsc__string_printf(out,
+                           "with %d cluster%s none by itself can pass: %d tests want %d clusters at least (2^(1-n) <= "
+                           "0.05 / tests)\n",
+                           n_clusters, HSC__PLURAL(n_clusters), n_tests, hsc_min_clusters(n_tests, HSC__ALPHA));
+    else if (!isnan(least))
+        hsc__string_printf(out, "could have been found: |d_z| of %.2f or more (power 0.8 at 0.05 / %d)\n", least,
+                           n_tests);
+}
+
 void hsc__add_head(hsc__string *out, int layer, int head)
 {
     char name[32];
     snprintf(name, sizeof name, "L%dH%d", layer, head);
     hsc__string_printf(out, "%-7s", name);
+}
+
+int hsc__share_check(const hsc__command *command, const char *text, double *out)
+{
+    if (hsc__parse_double(text, out) && *out > 0 && *out < 1) return HSC__CLI_GO_ON;
+    return hsc__cli_misuse(command, "--holdout %s: a share between 0 and 1 is wanted, such as 0.5", text);
 }
 
 void hsc__csv_number(hsc__string *out, double value)

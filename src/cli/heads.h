@@ -9,16 +9,28 @@
 
 /* ---- tables ---- */
 
+/* Of the smallest effect that a run could have found: level of all tests together, and chance to find it. */
+#define HSC__ALPHA 0.05
+#define HSC__POWER 0.8
+
 /* A number, `width` cells after a blank; "-" where there is none. */
 void hsc__add_number(hsc__string *out, int width, int decimals, double value);
 /* "  [ 0.1234,  0.5678]"; as wide where there is none. */
 void hsc__add_interval(hsc__string *out, hsc_interval ci);
+/* p as people read it, `width` cells after a blank: 0.034, 7.5e-04; "-" where there is none. */
+void hsc__add_p(hsc__string *out, int width, double p);
+/* A line: the smallest |d_z| that n_tests tests over n_clusters clusters could have found, or that none can pass.
+ * Nothing where neither can be said. */
+void hsc__add_power(hsc__string *out, int n_clusters, int n_tests);
 /* "L4H3" in seven cells. */
 void hsc__add_head(hsc__string *out, int layer, int head);
 /* ",0.5" of a CSV line; "," where the value is not finite. */
 void hsc__csv_number(hsc__string *out, double value);
 /* [low, high], null where there is none. */
 json_t *hsc__json_interval(hsc_interval ci);
+
+/* Reads --holdout's share, between 0 and 1: HSC__CLI_GO_ON or an exit status. */
+int hsc__share_check(const hsc__command *command, const char *text, double *out);
 
 /* ---- map ---- */
 

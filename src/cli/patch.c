@@ -45,7 +45,8 @@ static const hsc__option options[] = {
            "numbers of tokens are left out, which "
            "is told."),
     OPTION("limit", 0, HSC__OPT_INT, "N", limit, 1, INT32_MAX, "The first N lines of the file. Default: all."),
-    OPTION("seed", 0, HSC__OPT_INT, "N", seed, 0, INT32_MAX, "Of intervals. Default: 0."),
+    HSC__OPTIONS_SWEEP(hsc__patch_options, search),
+    OPTION("seed", 0, HSC__OPT_INT, "N", seed, 0, INT32_MAX, "Of intervals, signs and the split. Default: 0."),
     HSC__OPTION_HEADING("Otherwise"),
     OPTION("ids", 0, HSC__OPT_IDS, "IDS", ids, 0, 0, "Token ids such as 1,2,3 instead of TEXT."),
     OPTION("corrupted-ids", 0, HSC__OPT_IDS, "IDS", corrupted_ids, 0, 0, "Token ids instead of --corrupted."),
@@ -74,7 +75,7 @@ static const hsc__command command = {
         "--path follows one step: what a head sends to the query (key, value) of others, all else held. --cut leaves "
         "the text alone and stops a token from seeing another. --pairs asks over many pairs how much of the "
         "difference between the wordings each head carries.\n"
-        "A map is a search: test a place that stands out on other pairs of texts.\n"
+        "A map is a search: test a place that stands out on other pairs of texts. --pairs --holdout does that.\n"
         "An encoder-decoder (T5, BART, Marian) reads TEXT and --corrupted about one --target, and the logit is where "
         "that goes on (without --target where a text begins). --site is then one of the encoder (enc_resid_pre, the "
         "default, enc_z), of cross-attention (cross_z, cross_pattern) or of the decoder; --path, --cut and --pairs are "
@@ -144,6 +145,7 @@ static int check_mode(hsc__patch *j)
     j->mode = v->pairs ? HSC__PATCH_PAIRS : v->cut ? HSC__PATCH_CUTS : v->path ? HSC__PATCH_PATHS : HSC__PATCH_PLACES;
     if ((v->pairs != NULL) + (v->cut != NULL) + (v->path != NULL) > 1)
         return hsc__cli_misuse(&command, "--path, --cut and --pairs: one of the three");
+    if (hsc__sweep_check(&command, &j->tests, v->pairs != NULL) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (v->cut && (second || v->noise))
         return hsc__cli_misuse(&command, "--cut works on one text, without --corrupted");
     if (v->path && v->site) return hsc__cli_misuse(&command, "--path patches z of a head: leave --site out");
@@ -300,7 +302,7 @@ static hsc_status find_spans(hsc__patch *j, const char *text, hsc_error *err)
 int hsc__cli_patch(int argc, char **argv)
 {
     hsc__patch_options v = {.top = 10};
-    hsc__patch j = {.options = &v};
+    hsc__patch j = {.options = &v, .tests.options = &v.search};
     hsc__args args;
     hsc_error err = {0};
     int result = hsc__cli_parse(&command, argc, argv, &v, &args);
@@ -317,6 +319,7 @@ int hsc__cli_patch(int argc, char **argv)
         if (status != HSC_OK) result = hsc__cli_fail(&err);
         else result = v.json ? hsc__patch_print_json(&j) : v.csv ? hsc__patch_print_csv(&j) : hsc__patch_print(&j);
     }
+    hsc__sweep_free(&j.tests);
     hsc__free(j.cells);
     hsc__tokens_free(&j.tokens);
     hsc__items_free(&j.items);

@@ -4,12 +4,14 @@
 #define HSC_CLI_PATCH_H
 
 #include "cli/intervene.h"
+#include "cli/sweep.h"
 #include "headscope/inspect.h"
 
 typedef struct hsc__patch_options {
     const char *model, *corrupted, *metric, *plot, *path, *cut, *query, *pairs, *site;
     hsc__ids ids, corrupted_ids;
     hsc__target_options target;
+    hsc__sweep_options search;
     int input, by, limit, threads, compute, top, seed;
     bool noise, no_renorm, no_special, parse_special, json, csv;
 } hsc__patch_options;
@@ -38,6 +40,7 @@ typedef struct hsc__patch {
     hsc__metric metric;
     hsc__items items;   /* clean, corrupted; of PAIRS the prompts */
     hsc__tokens tokens; /* of the text, or of an encoder-decoder's target where its rows have the site */
+    hsc__sweep tests;   /* of PAIRS: a column a head */
     hsc_site site;
     hsc__heads receivers; /* of PATHS; none: the end */
     hsc__positions cut, query;

@@ -100,10 +100,11 @@ static hsc_status summarise(carrying *c, double *table, hsc_error *err)
         for (size_t i = 0; i < n; i++) c->means[i] += table[(size_t)k * n + i] / c->n_clusters;
     for (size_t i = 0; i < items->n; i++) c->n_right += !items->list[i].unused && row_of(c, i)[CLEAN] > 0;
     for (size_t i = 0; i < n; i++) c->interval[i] = (hsc_interval){NAN, NAN};
-    if (c->n_clusters < 2) return HSC_OK;
     hsc_table figures = {table, c->n_clusters, c->n_columns};
-    hsc_bootstrap_options o = {.seed = (uint64_t)c->j->options->seed, .n_threads = c->j->options->threads};
-    return hsc_bootstrap(&figures, &o, c->interval, err);
+    const hsc__patch_options *v = c->j->options;
+    hsc_bootstrap_options o = {.seed = (uint64_t)v->seed, .n_threads = v->threads};
+    if (c->n_clusters > 1) HSC_TRY(hsc_bootstrap(&figures, &o, c->interval, err));
+    return hsc__sweep_test(&c->j->tests, &figures, FIRST, c->n_heads, v->seed, v->threads, err);
 }
 
 static void rank(carrying *c)
@@ -177,28 +178,39 @@ static hsc_status show_map(const carrying *c, const char *path, hsc__string *out
     return status;
 }
 
+static void name_head(const void *user, int head, hsc__string *out)
+{
+    const carrying *c = user;
+    int per = c->j->opened.config->n_heads;
+    hsc__string_printf(out, "L%dH%d", head / per, head % per);
+}
+
 static void add_table(const carrying *c, hsc__string *out)
 {
+    const hsc__sweep *tests = &c->j->tests;
     int n = c->j->options->top < c->n_heads ? c->j->options->top : c->n_heads, per = c->j->opened.config->n_heads;
     hsc__string_printf(out, "\nThe %d head%s of %d that carr%s most:\n", n, HSC__PLURAL(n), c->n_heads,
                        n == 1 ? "ies" : "y");
-    hsc__string_text(out, "head    indirect         95% interval    share   direct         95% interval\n");
+    hsc__string_printf(out, "head   indirect         95%% interval  share  direct         95%% interval%s\n",
+                       tests->effects ? "   p_fwer" : "");
     for (int i = 0; i < n; i++) {
         int h = c->order[i], d = FIRST + c->n_heads + h;
         hsc__add_head(out, h / per, h % per);
-        hsc__add_number(out, 8, 3, c->means[FIRST + h]);
+        hsc__add_number(out, 7, 3, c->means[FIRST + h]);
         hsc__add_interval(out, c->interval[FIRST + h]);
-        hsc__add_number(out, 7, 3, c->means[FIRST + h] / c->means[TOTAL]);
-        hsc__add_number(out, 8, 3, c->means[d]);
+        hsc__add_number(out, 6, 3, c->means[FIRST + h] / c->means[TOTAL]);
+        hsc__add_number(out, 7, 3, c->means[d]);
         hsc__add_interval(out, c->interval[d]);
+        if (tests->effects) hsc__add_p(out, 8, tests->effects[h].p_fwer);
         hsc__string_text(out, "\n");
     }
     hsc__string_printf(
         out,
         "\nindirect: a prompt with the head as it is in the twin; direct: the twin with the head as it is "
-        "in the prompt;\nboth less the prompt as it is. This is the top of a search through %d heads: "
-        "test them on other pairs.\n",
-        c->n_heads);
+        "in the prompt;\nboth less the prompt as it is. p_fwer: of the indirect effect. This is the top of a search "
+        "through %d heads%s.\n",
+        c->n_heads, tests->held ? "" : ": test them on other pairs, or with --holdout 0.5");
+    hsc__sweep_add_held_out(tests, name_head, c, out);
 }
 
 static hsc_status add_text(const carrying *c, hsc__string *out, hsc_error *err)
@@ -214,7 +226,9 @@ static hsc_status add_text(const carrying *c, hsc__string *out, hsc_error *err)
                        c->means[TOTAL]);
     if (!isnan(c->interval[TOTAL].low))
         hsc__string_printf(out, " (%.4f to %.4f)", c->interval[TOTAL].low, c->interval[TOTAL].high);
-    hsc__string_text(out, "\n\n");
+    hsc__string_text(out, "\n");
+    hsc__sweep_describe(&c->j->tests, out);
+    hsc__string_text(out, "\n");
     HSC_TRY(show_map(c, NULL, out, err));
     add_table(c, out);
     return HSC_OK;
@@ -229,6 +243,7 @@ static json_t *json_head(const carrying *c, int h)
     json_object_set_new(o, "indirect", hsc__json_number(c->means[FIRST + h]));
     json_object_set_new(o, "ci", hsc__json_interval(c->interval[FIRST + h]));
     json_object_set_new(o, "share", hsc__json_number(c->means[FIRST + h] / c->means[TOTAL]));
+    hsc__sweep_json(&c->j->tests, h, o);
     json_object_set_new(o, "direct", hsc__json_number(c->means[d]));
     json_object_set_new(o, "direct_ci", hsc__json_interval(c->interval[d]));
     return o;
@@ -246,6 +261,7 @@ static int print_json(const carrying *c)
     json_object_set_new(root, "clean", hsc__json_number(c->means[CLEAN]));
     json_object_set_new(root, "total", hsc__json_number(c->means[TOTAL]));
     json_object_set_new(root, "total_ci", hsc__json_interval(c->interval[TOTAL]));
+    hsc__sweep_json_whole(&c->j->tests, root);
     json_object_set_new(root, "heads", heads);
     return hsc__json_print(root);
 }
@@ -254,7 +270,8 @@ static int print_csv(const carrying *c)
 {
     hsc__string out = {0};
     int per = c->j->opened.config->n_heads;
-    hsc__string_text(&out, "layer,head,indirect,ci_low,ci_high,share,direct,direct_low,direct_high\n");
+    hsc__string_text(&out,
+                     "layer,head,indirect,ci_low,ci_high,share,direct,direct_low,direct_high" HSC__SWEEP_CSV "\n");
     for (int i = 0; i < c->n_heads; i++) {
         int h = c->order[i], d = FIRST + c->n_heads + h;
         const double figures[] = {c->means[FIRST + h],
@@ -266,6 +283,7 @@ static int print_csv(const carrying *c)
                                   c->interval[d].high};
         hsc__string_printf(&out, "%d,%d", h / per, h % per);
         for (int k = 0; k < 7; k++) hsc__csv_number(&out, figures[k]);
+        hsc__sweep_csv(&c->j->tests, h, &out);
         hsc__string_text(&out, "\n");
     }
     return hsc__cli_write_string(&out);

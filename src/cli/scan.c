@@ -94,9 +94,8 @@ static int check(hsc__scan *scan)
 {
     const hsc__scan_options *o = scan->options;
     if (o->json && o->csv) return hsc__cli_misuse(&command, "--json and --csv: one of the two");
-    if (o->holdout &&
-        (!hsc__parse_double(o->holdout, &scan->held_share) || !(scan->held_share > 0) || !(scan->held_share < 1)))
-        return hsc__cli_misuse(&command, "--holdout %s: a share between 0 and 1 is wanted, such as 0.5", o->holdout);
+    if (o->holdout && hsc__share_check(&command, o->holdout, &scan->held_share) != HSC__CLI_GO_ON)
+        return HSC__EXIT_USAGE;
     if (o->holdout && o->confirm)
         return hsc__cli_misuse(&command, "--holdout and --confirm both say where chosen heads are judged");
     if (o->head.given && (o->json || o->csv))

@@ -130,7 +130,7 @@ static void set_run(json_t *root, const hsc__scan *scan)
     json_object_set_new(root, "draws", json_pack("{s:i,s:i}", "bootstrap", 10000, "flips", 100000));
     json_object_set_new(root, "exact", json_boolean(c->n_clusters <= HSC_EXACT_CLUSTERS));
     json_object_set_new(root, "tests", json_integer(tests));
-    set(root, "min_dz", tests ? hsc_min_dz(c->n_clusters, tests, 0.05, 0.8) : NAN);
+    set(root, "min_dz", tests ? hsc_min_dz(c->n_clusters, tests, HSC__ALPHA, HSC__POWER) : NAN);
     json_object_set_new(root, "min_clusters", tests ? json_integer(hsc_min_clusters(tests, 0.05)) : json_null());
     json_object_set_new(root, "baselines", rules(scan->main.scan));
 }

@@ -5,15 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SHOWN_SKIPPED = 5, SHOWN_FAILURES = 20, TOP = 10, POWER_PERCENT = 80 };
-static const double alpha = 0.05;
-
-/* p as people read it: 0.034, 7.5e-04, 1.0e-05. */
-static void add_p(hsc__string *out, int width, double p)
-{
-    if (isnan(p)) hsc__string_printf(out, " %*s", width, "-");
-    else hsc__string_printf(out, p < 0.001 ? " %*.1e" : " %*.3f", width, p);
-}
+enum { SHOWN_SKIPPED = 5, SHOWN_FAILURES = 20, TOP = 10 };
 
 /* ------------------------------------------------------------------------------------------------------ the header
  * ---- */
@@ -33,20 +25,6 @@ static void add_left_out(const hsc__scan *scan, hsc__string *out)
     for (int i = 0; i < SHOWN_SKIPPED && (s = hsc_scan_skipped(scan->main.scan, i)); i++)
         hsc__string_printf(out, "%s line %d (%s)", i ? ";" : "", s->line, s->why);
     hsc__string_text(out, c->n_skipped > SHOWN_SKIPPED ? "; --json lists all\n" : "\n");
-}
-
-static void add_power(const hsc__scan *scan, hsc__string *out)
-{
-    int n = scan->counts.n_clusters, tests = hsc__scan_tests(scan);
-    double least = tests ? hsc_min_dz(n, tests, alpha, POWER_PERCENT / 100.0) : NAN;
-    if (tests && n < hsc_min_clusters(tests, alpha))
-        hsc__string_printf(out,
-                           "with %d cluster%s no single head can pass: %d tests want %d clusters at least (2^(1-n) <= "
-                           "0.05 / tests)\n",
-                           n, HSC__PLURAL(n), tests, hsc_min_clusters(tests, alpha));
-    else if (!isnan(least))
-        hsc__string_printf(out, "could have been found: |d_z| of %.2f or more (power 0.8 at 0.05 / %d)\n", least,
-                           tests);
 }
 
 static void add_rules(const hsc__scan *scan, hsc__string *out)
@@ -85,7 +63,7 @@ static void add_header(const hsc__scan *scan, hsc__string *out)
     hsc__string_printf(out, "tested: %d head%s; p by %s sign flips of clusters, p_fwer by max |t|, q by %s; seed %d\n",
                        hsc__scan_tests(scan), HSC__PLURAL(hsc__scan_tests(scan)), exact ? "all" : "100,000 random",
                        scan->options->fdr ? "BY" : "BH", scan->options->seed);
-    add_power(scan, out);
+    hsc__add_power(out, scan->counts.n_clusters, hsc__scan_tests(scan));
     add_rules(scan, out);
     if (scan->query == HSC_QUERY_SWAP && !scan->options->control)
         hsc__string_text(out, "the query itself differs between the wordings: what the word does alone is in every "
@@ -109,9 +87,9 @@ static void add_table(const hsc__scan *scan, hsc__string *out)
         hsc__add_number(out, 7, 4, h->shift);
         hsc__add_interval(out, h->ci);
         hsc__add_number(out, 6, 2, h->dz);
-        add_p(out, 8, h->p);
-        add_p(out, 8, h->p_fwer);
-        add_p(out, 8, h->q);
+        hsc__add_p(out, 8, h->p);
+        hsc__add_p(out, 8, h->p_fwer);
+        hsc__add_p(out, 8, h->q);
         hsc__add_number(out, 6, 3, h->accuracy);
         hsc__add_number(out, 5, 2, h->pair_accuracy);
         hsc__add_number(out, 6, 4, h->a1);
@@ -131,11 +109,11 @@ static void add_best(const hsc__scan *scan, hsc__string *out)
     if (isnan(h->p)) return;
     hsc__string_printf(out, "L%dH%d right %.3f [%.3f, %.3f]; both right against both wrong p", h->layer, h->head,
                        h->accuracy, h->acc_ci.low, h->acc_ci.high);
-    add_p(out, 0, h->p_pairs);
+    hsc__add_p(out, 0, h->p_pairs);
     hsc__string_text(out, "; against the rules, paired and uncorrected:");
     for (int r = 0; r < HSC_N_RULES; r++) {
         hsc__string_printf(out, "%s %s p", r ? "," : "", names[r]);
-        add_p(out, 0, h->p_rules[r]);
+        hsc__add_p(out, 0, h->p_rules[r]);
     }
     hsc__string_text(out, "\n");
 }
@@ -157,7 +135,7 @@ static void add_held_out(const hsc__scan *scan, hsc__string *out)
         hsc__add_head(out, h->layer, h->head);
         hsc__add_number(out, 7, 4, h->shift);
         hsc__add_interval(out, h->ci);
-        add_p(out, 8, h->p);
+        hsc__add_p(out, 8, h->p);
         hsc__add_number(out, 6, 3, h->accuracy);
         hsc__add_number(out, 7, 4, h->chosen_shift);
         hsc__string_text(out, "\n");
@@ -201,8 +179,8 @@ static void add_control(const hsc__scan *scan, hsc__string *out)
         hsc__add_number(out, 8, 4, d->control);
         hsc__add_number(out, 8, 4, d->shift);
         hsc__add_interval(out, d->ci);
-        add_p(out, 8, d->p);
-        add_p(out, 8, d->p_fwer);
+        hsc__add_p(out, 8, d->p);
+        hsc__add_p(out, 8, d->p_fwer);
         hsc__string_text(out, "\n");
     }
 }
@@ -227,7 +205,7 @@ static void add_null(const hsc__scan *scan, hsc__string *out)
         "\nthe search with wordings exchanged at random, %d time%s: best %.4f as observed; median %.4f and "
         "95th percentile %.4f of the best by chance; p",
         scan->n_null, HSC__PLURAL(scan->n_null), scan->null.observed, scan->null.median, scan->null.high);
-    add_p(out, 0, scan->null.p);
+    hsc__add_p(out, 0, scan->null.p);
     hsc__string_text(out, "\n");
 }
 
