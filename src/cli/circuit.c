@@ -117,7 +117,7 @@ static hsc_status add_name(job *j, const char *name, size_t n, hsc_error *err)
 
 static hsc_status read_names(job *j, hsc_error *err)
 {
-    hsc__string text = {0};
+    hsc__lines lines = {0};
     const hsc_tokenizer *tokenizer;
     hsc_status status = HSC_OK;
     if (!j->v->names) {
@@ -125,11 +125,10 @@ static hsc_status read_names(job *j, hsc_error *err)
         for (size_t i = 0; status == HSC_OK && i < sizeof standard_names / sizeof *standard_names; i++)
             status = add_name(j, standard_names[i], strlen(standard_names[i]), err);
     } else {
-        status = hsc__cli_read(j->v->names, &text, err);
-        const char *name;
-        for (size_t at = 0, n; status == HSC_OK && hsc__next_line(text.data, text.n, &at, &name, &n);)
-            if (n) status = add_name(j, name, n, err);
-        hsc__string_free(&text);
+        status = hsc__lines_open(&lines, j->v->names, err);
+        while (status == HSC_OK && hsc__lines_next(&lines))
+            if (lines.n) status = add_name(j, lines.text, lines.n, err);
+        hsc__lines_close(&lines);
     }
     /* What a head does to words needs no names, so the list that nobody asked for may fit no token there. */
     if (status == HSC_OK && !j->names.n && (j->v->names || !j->head.given))

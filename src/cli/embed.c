@@ -74,7 +74,7 @@ typedef struct job {
     hsc__opened opened;
     const hsc_tokenizer *tokenizer;
     hsc_embedding how;
-    hsc__string text;  /* of the file; lines point into it */
+    hsc__lines lines;  /* of the file; texts point into them */
     int n_ctx;         /* of the stack that reads the texts */
     hsc__label *texts; /* [n_texts]: one a vector, with --pairs two */
     size_t n_texts, texts_capacity;
@@ -98,12 +98,12 @@ static hsc_status add_text(job *j, const char *bytes, size_t n, hsc_error *err)
 }
 
 /* A line of the file: a text, or two with a tab between them. */
-static hsc_status add_line(job *j, size_t number, const char *line, size_t n, hsc_error *err)
+static hsc_status add_line(job *j, const char *line, size_t n, hsc_error *err)
 {
     if (!j->v->pairs) return add_text(j, line, n, err);
     const char *tab = memchr(line, '\t', n);
     bool one = tab && !memchr(tab + 1, '\t', n - (size_t)(tab + 1 - line));
-    HSC_FAIL_IF(!one, HSC_EFORMAT, "%s: line %zu: a pair is two texts with one tab between them", j->v->file, number);
+    HSC_FAIL_IF(!one, HSC_EFORMAT, "a pair is two texts with one tab between them");
     HSC_TRY(add_text(j, line, (size_t)(tab - line), err));
     return add_text(j, tab + 1, n - (size_t)(tab + 1 - line), err);
 }
@@ -111,10 +111,9 @@ static hsc_status add_line(job *j, size_t number, const char *line, size_t n, hs
 static hsc_status read_texts(job *j, const hsc__args *args, hsc_error *err)
 {
     for (int i = 0; i < args->n; i++) HSC_TRY(add_text(j, args->list[i], strlen(args->list[i]), err));
-    if (j->v->file) HSC_TRY(hsc__cli_read(j->v->file, &j->text, err));
-    const char *line;
-    for (size_t at = 0, n, number = 1; hsc__next_line(j->text.data, j->text.n, &at, &line, &n); number++)
-        HSC_TRY(add_line(j, number, line, n, err));
+    if (j->v->file) HSC_TRY(hsc__lines_open(&j->lines, j->v->file, err));
+    while (hsc__lines_next(&j->lines))
+        HSC_TRY(hsc__lines_did(&j->lines, add_line(j, j->lines.text, j->lines.n, err), err));
     j->n = j->v->pairs ? j->n_texts / 2 : j->n_texts;
     HSC_FAIL_IF(j->n == 0, HSC_EINVAL, "%s: holds no text", j->v->file);
     HSC_FAIL_IF(j->n > INT32_MAX, HSC_EINVAL, "%s: holds too many texts", j->v->file);
@@ -227,16 +226,14 @@ static hsc_status run(job *j, const hsc__args *args, hsc_error *err)
 static int print_json(const job *j)
 {
     json_t *root = json_object(), *list = json_array(), *dense = json_array();
-    int d = j->width;
+    size_t width = (size_t)j->width;
     for (size_t i = 0; i < j->n; i++) {
-        json_t *item = json_object(), *vector = json_array();
-        for (int k = 0; k < d; k++)
-            json_array_append_new(vector, hsc__json_number((double)j->out[i * (size_t)d + (size_t)k]));
+        json_t *item = json_object();
         const hsc__label *text = &j->texts[j->v->pairs ? 2 * i : i];
         hsc__json_set_text(item, text->bytes, text->n);
         if (j->v->pairs) json_object_set_new(item, "pair", hsc__json_set_text(json_object(), text[1].bytes, text[1].n));
         json_object_set_new(item, "n_tokens", json_integer(j->lengths[i]));
-        json_object_set_new(item, "embedding", vector);
+        json_object_set_new(item, "embedding", hsc__json_floats(j->out + i * width, width));
         json_array_append_new(list, item);
     }
     json_object_set_new(root, "model", hsc__json_model(&j->opened));
@@ -310,7 +307,7 @@ int hsc__cli_embed(int argc, char **argv)
     if (result == HSC__CLI_GO_ON) result = check(&v, args.n);
     if (result == HSC__CLI_GO_ON) result = hsc__cli_open(&command, v.model, v.pass.dtype, true, &j.opened);
     if (result == HSC__CLI_GO_ON) result = run(&j, &args, &err) == HSC_OK ? show(&j) : hsc__cli_fail(&err);
-    hsc__string_free(&j.text);
+    hsc__lines_close(&j.lines);
     hsc__free(j.texts);
     hsc__free(j.ids);
     hsc__free(j.segments);

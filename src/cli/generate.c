@@ -362,10 +362,8 @@ json_t *hsc__json_generate(const hsc__generate *g)
 json_t *hsc__json_sample(const char *text, size_t n_text, const hsc_token *ids, int n_ids, hsc_finish finish,
                          double log_prob)
 {
-    json_t *object = json_object(), *list = json_array();
-    for (int i = 0; i < n_ids; i++) json_array_append_new(list, json_integer(ids[i]));
-    hsc__json_set_text(object, text, n_text);
-    json_object_set_new(object, "ids", list);
+    json_t *object = hsc__json_set_text(json_object(), text, n_text);
+    json_object_set_new(object, "ids", hsc__json_ids(ids, (size_t)n_ids));
     json_object_set_new(object, "finish", json_string(hsc_finish_name(finish)));
     json_object_set_new(object, "log_prob", hsc__json_number(log_prob));
     return object;

@@ -384,10 +384,8 @@ static int print_text(const values *v, const hsc__opened *opened, const sums *s,
 
 static json_t *tensor_json(const hsc_tensor_info *t)
 {
-    json_t *shape = json_array();
-    for (int d = 0; d < t->n_dims; d++) json_array_append_new(shape, json_integer(t->shape[d]));
-    return json_pack("{s:s,s:s,s:o,s:I}", "name", t->name, "type", t->dtype_name, "shape", shape, "bytes",
-                     (json_int_t)t->n_bytes);
+    return json_pack("{s:s,s:s,s:o,s:I}", "name", t->name, "type", t->dtype_name, "shape",
+                     hsc__json_shape(t->shape, t->n_dims), "bytes", (json_int_t)t->n_bytes);
 }
 
 static json_t *config_json(const hsc_config *c)

@@ -144,17 +144,17 @@ hsc_status hsc__items_add_text(hsc__items *items, const hsc__opened *opened, con
 hsc_status hsc__items_add_lines(hsc__items *items, const hsc__opened *opened, const char *path, unsigned flags,
                                 int limit, hsc_error *err)
 {
-    hsc__string text = {0};
-    hsc_status status = hsc__cli_read(path, &text, err);
+    hsc__lines lines = {0};
+    hsc_status status = hsc__lines_open(&lines, path, err);
     size_t before = items->n;
-    const char *bytes;
-    for (size_t at = 0, n, line = 1; status == HSC_OK && hsc__next_line(text.data, text.n, &at, &bytes, &n); line++) {
+    while (status == HSC_OK && hsc__lines_next(&lines)) {
         if (limit && items->n - before >= (size_t)limit) break;
-        if (n) status = hsc__items_add_text(items, opened, bytes, n, flags, err);
-        if (status != HSC_OK) status = hsc__fail_prefix(err, status, "%s: line %zu", path, line);
+        if (!lines.n) continue;
+        status = hsc__items_add_text(items, opened, lines.text, lines.n, flags, err);
+        status = hsc__lines_did(&lines, status, err);
     }
     if (status == HSC_OK && items->n == before) status = hsc__fail(err, HSC_EINVAL, 0, "%s: holds no text", path);
-    hsc__string_free(&text);
+    hsc__lines_close(&lines);
     return status;
 }
 

@@ -160,17 +160,13 @@ static hsc_status read_line(const hsc__pair_reader *r, const char *text, size_t 
     return status == HSC_OK ? HSC_OK : hsc__fail(err, status, why.offset, "%s", why.message);
 }
 
-static hsc_status read_prompts(const hsc__pair_reader *r, const char *path, const hsc__string *text, int limit,
-                               hsc_error *err)
+static hsc_status read_prompts(const hsc__pair_reader *r, hsc__lines *lines, int limit, hsc_error *err)
 {
-    int n_lines = 0, line = 1;
-    const char *bytes;
-    size_t n;
-    for (size_t at = 0; hsc__next_line(text->data, text->n, &at, &bytes, &n); line++) {
-        if (!n) continue;
+    int n_lines = 0;
+    while (hsc__lines_next(lines)) {
+        if (!lines->n) continue;
         if (limit && ++n_lines > limit) break;
-        hsc_status status = read_line(r, bytes, n, line, err);
-        if (status != HSC_OK) return hsc__fail_prefix(err, status, "%s: line %d", path, line);
+        HSC_TRY(hsc__lines_did(lines, read_line(r, lines->text, lines->n, lines->number, err), err));
     }
     return HSC_OK;
 }
@@ -339,13 +335,11 @@ static hsc_status read_in_order(const hsc__pair_reader *r, const hsc_pairs *pair
     return status;
 }
 
-/* Lines of a prompt and its answers, without a twin; or of a source. */
-static bool is_prompts(const hsc__string *text)
+/* Lines of a prompt and its answers, without a twin; or of a source. Looks at the first that is not empty. */
+static bool is_prompts(hsc__lines lines)
 {
-    const char *line;
-    size_t n = 0;
-    for (size_t at = 0; n == 0 && hsc__next_line(text->data, text->n, &at, &line, &n);) continue;
-    json_t *object = n && line[0] == '{' ? json_loadb(line, n, 0, NULL) : NULL;
+    while (hsc__lines_next(&lines) && !lines.n) continue;
+    json_t *object = lines.n && lines.text[0] == '{' ? json_loadb(lines.text, lines.n, 0, NULL) : NULL;
     bool found = object && (json_object_get(object, "source") ||
                             (json_object_get(object, "prompt") && !json_object_get(object, "twin")));
     json_decref(object);
@@ -354,14 +348,14 @@ static bool is_prompts(const hsc__string *text)
 
 hsc_status hsc__read_pairs(const hsc__pair_reader *r, const char *path, int limit, hsc_error *err)
 {
-    hsc__string text = {0};
+    hsc__lines lines = {0};
     hsc_pairs *pairs = NULL;
     const hsc__items *items = r->items;
-    hsc_status status = hsc__cli_read(path, &text, err);
-    if (status == HSC_OK && is_prompts(&text)) {
-        status = read_prompts(r, path, &text, limit, err);
+    hsc_status status = hsc__lines_open(&lines, path, err);
+    if (status == HSC_OK && is_prompts(lines)) {
+        status = read_prompts(r, &lines, limit, err);
     } else if (status == HSC_OK) {
-        status = hsc_pairs_parse(&pairs, path, text.n ? text.data : "", text.n, NULL, err);
+        status = hsc_pairs_parse(&pairs, path, lines.file.n ? lines.file.data : "", lines.file.n, NULL, err);
         if (status == HSC_OK) status = read_in_order(r, pairs, limit, err);
     }
     if (status == HSC_OK && !items->n && items->n_left_out)
@@ -369,7 +363,7 @@ hsc_status hsc__read_pairs(const hsc__pair_reader *r, const char *path, int limi
                            items->left_out[0].why);
     if (status == HSC_OK && !items->n) status = hsc__fail(err, HSC_EINVAL, 0, "%s: holds no text", path);
     hsc_pairs_free(pairs);
-    hsc__string_free(&text);
+    hsc__lines_close(&lines);
     return status;
 }
 

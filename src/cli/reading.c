@@ -138,13 +138,6 @@ json_t *hsc__json_word(const hsc__opened *opened, hsc_token id)
     return bytes ? hsc__json_set_text(object, bytes, n) : object;
 }
 
-json_t *hsc__json_numbers(const double *values, size_t n)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < n; i++) json_array_append_new(list, hsc__json_number(values[i]));
-    return list;
-}
-
 int hsc__answer(hsc_status status, hsc__string *out, const hsc_error *err)
 {
     if (status == HSC_OK) return hsc__cli_write_string(out);

@@ -96,8 +96,6 @@ void hsc__csv_word(hsc__string *out, const hsc__opened *opened, hsc_token id);
 void hsc__csv_token(hsc__string *out, const hsc__reading *reading, int pos);
 /* {"id","text"} */
 json_t *hsc__json_word(const hsc__opened *opened, hsc_token id);
-/* [..] of n numbers. */
-json_t *hsc__json_numbers(const double *values, size_t n);
 /* Prints *out when status is HSC_OK, else frees it and says what is wrong. Returns the exit status. */
 int hsc__answer(hsc_status status, hsc__string *out, const hsc_error *err);
 /* The same for JSON. */

@@ -168,11 +168,7 @@ static json_t *make_json(const void *user)
     const job *j = user;
     size_t n = (size_t)j->r.n_tokens;
     json_t *rows = json_array();
-    for (size_t q = 0; q < n; q++) {
-        json_t *row = json_array();
-        for (size_t k = 0; k < n; k++) json_array_append_new(row, hsc__json_number((double)last_rollout(j)[q * n + k]));
-        json_array_append_new(rows, row);
-    }
+    for (size_t q = 0; q < n; q++) json_array_append_new(rows, hsc__json_floats(last_rollout(j) + q * n, n));
     return json_pack("{s:o,s:s,s:o,s:i,s:o,s:o,s:o}", "model", hsc__json_model(&j->r.opened), "compute",
                      hsc_compute_name((hsc_compute)j->v->r.compute), "tokens", hsc__json_tokens(&j->r.tokens), "pos",
                      j->r.pos, "rollout", rows, "flow", j->flow ? hsc__json_numbers(j->flow, n) : json_null(), "mean",

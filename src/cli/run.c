@@ -197,16 +197,12 @@ static hsc_status add_text(job *j, const hsc_tokenizer *tokenizer, const char *t
 
 static hsc_status add_lines(job *j, const hsc_tokenizer *tokenizer, hsc_encoding *encoding, hsc_error *err)
 {
-    hsc__string text = {0};
-    hsc_status status = hsc__cli_read(j->v->file, &text, err);
-    const char *bytes;
-    size_t line = 0;
-    for (size_t at = 0, n; status == HSC_OK && hsc__next_line(text.data, text.n, &at, &bytes, &n); line++) {
-        status = add_text(j, tokenizer, bytes, n, encoding, err);
-        if (status != HSC_OK) status = hsc__fail_prefix(err, status, "%s: line %zu", j->v->file, line + 1);
-    }
-    if (status == HSC_OK && line == 0) status = hsc__fail(err, HSC_EINVAL, 0, "%s: holds no text", j->v->file);
-    hsc__string_free(&text);
+    hsc__lines lines = {0};
+    hsc_status status = hsc__lines_open(&lines, j->v->file, err);
+    while (status == HSC_OK && hsc__lines_next(&lines))
+        status = hsc__lines_did(&lines, add_text(j, tokenizer, lines.text, lines.n, encoding, err), err);
+    if (status == HSC_OK && !lines.number) status = hsc__fail(err, HSC_EINVAL, 0, "%s: holds no text", j->v->file);
+    hsc__lines_close(&lines);
     return status;
 }
 
@@ -440,20 +436,17 @@ static hsc_status gather(job *j, hsc_error *err)
 
 static int print_json(const job *j)
 {
-    json_t *lengths = json_array(), *arrays = json_array();
-    for (size_t i = 0; i < j->n_seqs; i++) json_array_append_new(lengths, json_integer(j->lengths[i]));
+    json_t *arrays = json_array();
     for (size_t i = 0; i < j->n_arrays; i++) {
         const hsc_named_array *a = &j->arrays[i];
-        json_t *shape = json_array();
-        for (int d = 0; d < a->n_dims; d++) json_array_append_new(shape, json_integer(a->shape[d]));
-        json_array_append_new(
-            arrays, json_pack("{s:s,s:s,s:o}", "name", a->name, "dtype", hsc_dtype_name(a->dtype), "shape", shape));
+        json_array_append_new(arrays, json_pack("{s:s,s:s,s:o}", "name", a->name, "dtype", hsc_dtype_name(a->dtype),
+                                                "shape", hsc__json_shape(a->shape, a->n_dims)));
     }
     json_t *output = hsc__json_set_text(json_object(), j->v->output, strlen(j->v->output));
     json_t *root = json_pack("{s:o}", "model", hsc__json_model(&j->opened));
     hsc__json_set_pass(root, &j->v->pass, j->opened.model);
     json_object_set(root, "output", json_object_get(output, "text"));
-    json_object_set_new(root, "n_tokens", lengths);
+    json_object_set_new(root, "n_tokens", hsc__json_ids(j->lengths, j->n_seqs));
     json_object_set_new(root, "arrays", arrays);
     json_decref(output);
     return hsc__json_print(root);

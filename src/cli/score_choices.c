@@ -15,7 +15,7 @@ enum { BY_SUM, BY_BYTE, BY_TOKEN, N_WAYS };
 static const char *const way_names[N_WAYS] = {"accuracy", "accuracy_byte", "accuracy_token"};
 
 typedef struct question {
-    size_t line;
+    int line;
     int n_choices, answer; /* -1: none was given */
     int best[N_WAYS];
     hsc_encoding encodings[MAX_CHOICES];
@@ -175,7 +175,7 @@ static json_t *question_json(const question *q)
         json_object_set_new(choice, "n_bytes", json_integer((json_int_t)q->n_bytes[i]));
         json_array_append_new(list, choice);
     }
-    json_object_set_new(item, "line", json_integer((json_int_t)q->line));
+    json_object_set_new(item, "line", json_integer(q->line));
     json_object_set_new(item, "choices", list);
     json_object_set_new(item, "best", json_integer(q->best[BY_SUM]));
     json_object_set_new(item, "best_byte", json_integer(q->best[BY_BYTE]));
@@ -202,16 +202,15 @@ static hsc_status run_line(hsc__score *j, tally *t, question *q, const char *lin
 
 static hsc_status run_lines(hsc__score *j, tally *t, question *q, hsc_error *err)
 {
-    hsc__string text = {0};
-    hsc_status status = hsc__cli_read(j->o->choices, &text, err);
-    const char *line;
-    for (size_t at = 0, n; status == HSC_OK && hsc__next_line(text.data, text.n, &at, &line, &n);) {
-        q->line++;
-        if (strspn(line, " \t\r\n") < n) status = run_line(j, t, q, line, n, err);
-        if (status != HSC_OK) status = hsc__fail_prefix(err, status, "%s: line %zu", j->o->choices, q->line);
+    hsc__lines lines = {0};
+    hsc_status status = hsc__lines_open(&lines, j->o->choices, err);
+    while (status == HSC_OK && hsc__lines_next(&lines)) {
+        q->line = lines.number;
+        if (strspn(lines.text, " \t\r\n") >= lines.n) continue;
+        status = hsc__lines_did(&lines, run_line(j, t, q, lines.text, lines.n, err), err);
     }
     if (status == HSC_OK && t->n == 0) status = hsc__fail(err, HSC_EFORMAT, 0, "%s: holds no question", j->o->choices);
-    hsc__string_free(&text);
+    hsc__lines_close(&lines);
     return status;
 }
 

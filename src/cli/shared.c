@@ -228,6 +228,29 @@ hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err)
     return HSC_OK;
 }
 
+hsc_status hsc__lines_open(hsc__lines *lines, const char *path, hsc_error *err)
+{
+    lines->path = path;
+    return hsc__cli_read(path, &lines->file, err);
+}
+
+bool hsc__lines_next(hsc__lines *lines)
+{
+    if (!hsc__next_line(lines->file.data, lines->file.n, &lines->at, &lines->text, &lines->n)) return false;
+    lines->number++;
+    return true;
+}
+
+hsc_status hsc__lines_did(const hsc__lines *lines, hsc_status status, hsc_error *err)
+{
+    return status == HSC_OK ? HSC_OK : hsc__fail_prefix(err, status, "%s: line %d", lines->path, lines->number);
+}
+
+void hsc__lines_close(hsc__lines *lines)
+{
+    hsc__string_free(&lines->file);
+}
+
 hsc_status hsc__cli_read_text(const char *argument, const char *file, hsc__string *out, hsc_error *err)
 {
     if (!file && argument && strcmp(argument, "-") == 0) file = "-";
@@ -372,6 +395,34 @@ double hsc__rank_size(double value)
 json_t *hsc__json_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *hsc__json_numbers(const double *values, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, hsc__json_number(values[i]));
+    return list;
+}
+
+json_t *hsc__json_floats(const float *values, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, hsc__json_number((double)values[i]));
+    return list;
+}
+
+json_t *hsc__json_ids(const hsc_token *ids, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
+    return list;
+}
+
+json_t *hsc__json_shape(const int64_t *shape, int n_dims)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n_dims; i++) json_array_append_new(list, json_integer(shape[i]));
+    return list;
 }
 
 int hsc__json_print(json_t *root)

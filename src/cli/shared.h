@@ -62,6 +62,23 @@ void hsc__json_set_pass(json_t *object, const hsc__pass_options *options, const 
 enum { HSC__READ_LIMIT = 1 << 30 };
 hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err);
 
+/* The lines of a file or of standard input ("-"), one after the other. Zero it before use. */
+typedef struct hsc__lines {
+    const char *path;
+    hsc__string file; /* all of it */
+    size_t at;        /* where the next line begins */
+    const char *text; /* [n]: the line in hand without its end, in `file`; n may be 0 */
+    size_t n;
+    int number; /* of that line, from 1; 0 before the first */
+} hsc__lines;
+/* Reads the file as hsc__cli_read does. */
+hsc_status hsc__lines_open(hsc__lines *lines, const char *path, hsc_error *err);
+/* False at the end. */
+bool hsc__lines_next(hsc__lines *lines);
+/* Gives back the status of what was done with the line in hand; a failure's message then begins with file and line. */
+hsc_status hsc__lines_did(const hsc__lines *lines, hsc_status status, hsc_error *err);
+void hsc__lines_close(hsc__lines *lines);
+
 /* The text of an argument, of standard input when the argument is "-", or of `file` when it is not NULL. One line end
  * at the end of a file is how files end and is left out, and so is a byte order mark at its start. */
 hsc_status hsc__cli_read_text(const char *argument, const char *file, hsc__string *out, hsc_error *err);
@@ -108,6 +125,11 @@ json_t *hsc__json_model(const hsc__opened *opened);
 double hsc__rank_size(double value);
 /* A number, or null when it is not finite. */
 json_t *hsc__json_number(double value);
+/* [..] of n numbers, and of n whole ones. */
+json_t *hsc__json_numbers(const double *values, size_t n);
+json_t *hsc__json_floats(const float *values, size_t n);
+json_t *hsc__json_ids(const hsc_token *ids, size_t n);
+json_t *hsc__json_shape(const int64_t *shape, int n_dims);
 /* Prints on standard output, indented on a terminal, and releases. NULL: out of memory. Returns the exit status. */
 int hsc__json_print(json_t *root);
 

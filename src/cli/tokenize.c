@@ -123,8 +123,7 @@ static int decode(const values *v, const hsc_tokenizer *tokenizer)
     hsc_decode(tokenizer, v->decode.ids, v->decode.n, text, (size_t)n);
     int result = HSC__EXIT_OK;
     if (v->json) {
-        json_t *ids = json_array();
-        for (size_t i = 0; i < v->decode.n; i++) json_array_append_new(ids, json_integer(v->decode.ids[i]));
+        json_t *ids = hsc__json_ids(v->decode.ids, v->decode.n);
         result = hsc__json_print(hsc__json_set_text(json_pack("{s:o}", "ids", ids), text, (size_t)n));
     } else {
         hsc__cli_write(text, (size_t)n);

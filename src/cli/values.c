@@ -240,24 +240,18 @@ static void add_csv(const void *user, hsc__string *out)
     }
 }
 
-static json_t *json_floats(const float *x, int n)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++) json_array_append_new(list, hsc__json_number((double)x[i]));
-    return list;
-}
-
 static json_t *make_json(const void *user)
 {
     const job *j = user;
+    size_t n = (size_t)j->r.n_tokens;
     json_t *heads = json_array();
     for (int layer = 0; layer < j->n_layers; layer++) {
         for (int head = 0; head < j->n_heads; head++) {
             size_t at = place(j, layer, head);
             if (!shown(j, layer, head)) continue;
             json_array_append_new(heads, json_pack("{s:i,s:i,s:o,s:o}", "layer", layer, "head", head, "weights",
-                                                   json_floats(j->rows + at, j->r.n_tokens), "sizes",
-                                                   json_floats(j->sizes + at, j->r.n_tokens)));
+                                                   hsc__json_floats(j->rows + at, n), "sizes",
+                                                   hsc__json_floats(j->sizes + at, n)));
         }
     }
     return json_pack("{s:o,s:s,s:s,s:o,s:i,s:o}", "model", hsc__json_model(&j->r.opened), "compute",
