@@ -1,5 +1,6 @@
 /* UTF-8, labels and locale-free numbers. Widths and categories come from utf8proc. */
-#define _GNU_SOURCE /* uselocale, newlocale */
+#define _GNU_SOURCE      /* uselocale, newlocale, memmem */
+#define _DARWIN_C_SOURCE /* memmem */
 #include "base/text.h"
 
 #include "base/alloc.h"
@@ -80,6 +81,12 @@ bool hsc__utf8_valid(const char *text, size_t n)
         if (c < 0) return false;
     }
     return true;
+}
+
+const char *hsc__text_find(const char *text, size_t n, const char *part, size_t n_part)
+{
+    if (!n_part) return text;
+    return n < n_part ? NULL : memmem(text, n, part, n_part);
 }
 
 bool hsc__ends_with(const char *text, const char *ending)

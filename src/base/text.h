@@ -29,6 +29,10 @@ bool hsc__utf8_valid(const char *text, size_t n);
 
 bool hsc__ends_with(const char *text, const char *ending);
 
+/* Where part[0..n_part) first stands in text[0..n); NULL: nowhere. An empty part stands at the start. The time grows
+ * with n + n_part, whatever the two are made of. */
+const char *hsc__text_find(const char *text, size_t n, const char *part, size_t n_part);
+
 /* A growing byte string, always NUL-terminated once it is not empty. Zero it before use. A failed append sets
  * `failed` and leaves the contents; check once at the end. */
 typedef struct hsc__string {

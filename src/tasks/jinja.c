@@ -60,7 +60,7 @@ static hsc_status contains(hsc__jrun *r, const hsc__jnode *node, const hsc__jval
     hsc__jvalue list;
     *out = false;
     if (b->kind == HSC__J_STRING && a->kind == HSC__J_STRING) {
-        for (size_t i = 0; i + a->n <= b->n && !*out; i++) *out = a->n == 0 || memcmp(b->text + i, a->text, a->n) == 0;
+        *out = a->n == 0 || hsc__text_find(b->text, b->n, a->text, a->n);
         return HSC_OK;
     }
     HSC_TRY(hsc__jelements(r, node->line, b, &list));

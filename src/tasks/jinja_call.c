@@ -68,18 +68,11 @@ static bool is_blank(int32_t c)
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-static const char *find(const char *text, size_t n, const hsc__jvalue *what)
-{
-    for (size_t at = 0; at + what->n <= n; at++)
-        if (memcmp(text + at, what->text, what->n) == 0) return text + at;
-    return NULL;
-}
-
 /* Whether the character text[0..n) is one of `set`, or with NULL white space. */
 static bool is_one_of(const char *text, size_t n, const hsc__jvalue *set)
 {
     int32_t c;
-    if (set) return find(set->text, set->n, &(hsc__jvalue){.text = text, .n = n}) != NULL;
+    if (set) return hsc__text_find(set->text, set->n, text, n) != NULL;
     return hsc__utf8_read(text, n, &c) == (int)n && is_blank(c);
 }
 
@@ -119,36 +112,45 @@ static const char *find_blank(const hsc__jvalue *text, size_t *width)
     return NULL;
 }
 
+/* The pieces of a text between separators, of which the first `limit` count, or with NULL between white space. Returns
+ * how many there are; out holds them, or is NULL. */
+static size_t cut(hsc__jvalue rest, const hsc__jvalue *separator, int64_t limit, hsc__jvalue *out)
+{
+    for (size_t n = 0;; n++) {
+        if (!separator) rest = strip(&rest, NULL, true, false);
+        if (!separator && !rest.n) return n;
+        size_t width = separator ? separator->n : 0;
+        const char *at = NULL;
+        if ((int64_t)n < limit)
+            at = separator ? hsc__text_find(rest.text, rest.n, separator->text, width) : find_blank(&rest, &width);
+        size_t length = at ? (size_t)(at - rest.text) : rest.n;
+        if (out) out[n] = hsc__jstring(rest.text, length);
+        if (!at) return n + 1;
+        rest = hsc__jstring(at + width, rest.n - length - width);
+    }
+}
+
 /* split(separator), split(separator, limit) and split() at white space. */
 static hsc_status split(hsc__jrun *r, int line, const hsc__jvalue *args, size_t n, hsc__jvalue *out)
 {
-    bool blanks = n < 2 || args[1].kind != HSC__J_STRING;
+    const hsc__jvalue *separator = n > 1 && args[1].kind == HSC__J_STRING ? &args[1] : NULL;
     int64_t limit = n > 2 && args[2].kind == HSC__J_INT && args[2].number >= 0 ? args[2].number : INT64_MAX;
-    hsc__jvalue rest = args[0];
-    if (!blanks && !args[1].n) return hsc__jrun_fail(r, line, HSC_EFORMAT, "split at nothing");
-    HSC_TRY(new_list(r, args[0].n + 1, out));
-    for (;;) {
-        if (blanks) rest = strip(&rest, NULL, true, false);
-        if (blanks && !rest.n) return HSC_OK;
-        size_t width = blanks ? 0 : args[1].n;
-        const char *at = NULL;
-        if ((int64_t)out->n < limit) at = blanks ? find_blank(&rest, &width) : find(rest.text, rest.n, &args[1]);
-        size_t length = at ? (size_t)(at - rest.text) : rest.n;
-        out->items[out->n++] = hsc__jstring(rest.text, length);
-        if (!at) return HSC_OK;
-        rest = hsc__jstring(at + width, rest.n - length - width);
-    }
+    if (separator && !separator->n) return hsc__jrun_fail(r, line, HSC_EFORMAT, "split at nothing");
+    HSC_TRY(new_list(r, cut(args[0], separator, limit, NULL), out));
+    out->n = cut(args[0], separator, limit, out->items);
+    return HSC_OK;
 }
 
 static hsc_status replace(hsc__jrun *r, int line, const hsc__jvalue *args, hsc__jvalue *out)
 {
     hsc__string text = {0};
     hsc_status status = HSC_OK;
+    const hsc__jvalue *from = &args[1], *to = &args[2];
     const char *at = args[0].text, *end = at + args[0].n, *hit;
-    while (status == HSC_OK && args[1].n && (hit = find(at, (size_t)(end - at), &args[1]))) {
+    while (status == HSC_OK && from->n && (hit = hsc__text_find(at, (size_t)(end - at), from->text, from->n))) {
         hsc__string_add(&text, at, (size_t)(hit - at));
-        status = hsc__jadd(r, line, &text, args[2].text, args[2].n);
-        at = hit + args[1].n;
+        status = hsc__jadd(r, line, &text, to->text, to->n);
+        at = hit + from->n;
     }
     hsc__string_add(&text, at, (size_t)(end - at));
     return hsc__jkeep(r, status, &text, out);
@@ -302,6 +304,11 @@ hsc_status hsc__jfunction(hsc__jrun *r, const hsc__jnode *node, const char *name
 static hsc_status length_of(hsc__jrun *r, const hsc__jnode *node, const hsc__jvalue *v, hsc__jvalue *out)
 {
     hsc__jvalue elements;
+    *out = hsc__jint(0);
+    if (v->kind == HSC__J_STRING) {
+        for (size_t at = 0; at < v->n; out->number++) at += character(v->text + at, v->n - at, true);
+        return HSC_OK;
+    }
     HSC_TRY(hsc__jelements(r, node->line, v, &elements));
     *out = hsc__jint((int64_t)elements.n);
     return HSC_OK;

@@ -35,11 +35,9 @@ static size_t find_stop(const hsc__reply *r, size_t from)
     size_t best = r->text.n;
     for (size_t i = 0; i < r->n_stops; i++) {
         const hsc__stop *stop = &r->stops[i];
-        for (size_t at = from; at + stop->n <= r->text.n && at < best; at++) {
-            if (memcmp(r->text.data + at, stop->text, stop->n) != 0) continue;
-            best = at;
-            break;
-        }
+        size_t end = best + stop->n < r->text.n ? best + stop->n : r->text.n;
+        const char *at = from < end ? hsc__text_find(r->text.data + from, end - from, stop->text, stop->n) : NULL;
+        if (at) best = (size_t)(at - r->text.data);
     }
     return best;
 }

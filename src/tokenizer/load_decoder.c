@@ -196,11 +196,10 @@ static hsc_status decode_suffix(hsc_tokenizer *t, const char *suffix, const char
     if (!t->ends_word) return hsc__fail_memory(err, t->vocab.n, "the tokens' bytes");
     for (size_t i = 0; i < t->vocab.n; i++) {
         hsc__bytes *bytes = &t->vocab.bytes[i];
-        bool any = false;
         t->ends_word[i] = bytes->n >= length && memcmp(bytes->data + bytes->n - length, suffix, length) == 0;
         if (t->ends_word[i]) bytes->n -= length;
-        for (size_t k = 0; k + length <= bytes->n; k++) any |= memcmp(bytes->data + k, suffix, length) == 0;
-        HSC_FAIL_IF(any, HSC_EUNSUPPORTED, "%s: decoder \"BPEDecoder\": token %zu has \"%s\" inside", path, i, suffix);
+        HSC_FAIL_IF(hsc__text_find(bytes->data, bytes->n, suffix, length), HSC_EUNSUPPORTED,
+                    "%s: decoder \"BPEDecoder\": token %zu has \"%s\" inside", path, i, suffix);
     }
     return HSC_OK;
 }

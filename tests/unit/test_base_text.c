@@ -352,6 +352,25 @@ static void test_lines(void **state)
     assert_false(hsc__next_line(text, 3, &at, &line, &n)); /* a file of nothing else */
 }
 
+/* Every part of every text of two letters, up to lengths where all cases stand, against a search place by place. */
+static void test_find(void **state)
+{
+    (void)state;
+    enum { N = 8, PART = 4 };
+    char text[N], part[PART];
+    for (size_t n = 0; n <= N; n++) {
+        for (size_t m = 0; m <= PART; m++) {
+            for (unsigned bits = 0; bits < 1U << (n + m); bits++) {
+                for (size_t i = 0; i < n; i++) text[i] = bits >> i & 1 ? '\0' : 'a';
+                for (size_t i = 0; i < m; i++) part[i] = bits >> (n + i) & 1 ? '\0' : 'a';
+                size_t at = 0;
+                while (at + m <= n && memcmp(text + at, part, m) != 0) at++;
+                assert_ptr_equal(hsc__text_find(text, n, part, m), at + m <= n ? text + at : NULL);
+            }
+        }
+    }
+}
+
 static void test_string_stays_whole_when_memory_runs_out(void **state)
 {
     (void)state;
@@ -395,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_numbers_in_a_locale_with_a_comma),
         cmocka_unit_test(test_no_number_is_a_dash),
         cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_find),
         cmocka_unit_test(test_string_stays_whole_when_memory_runs_out),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
