@@ -111,6 +111,31 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_lab_run(hsc_lab *lab, const hsc_variant *v
 
 /* ------------------------------------------------------------------------------------------------ two runs ---- */
 
+/*
+ * Twins, texts that differ in a word, may differ in its number of tokens. Their positions are then aligned at a seam:
+ * those before it are the same in both, those from it on are counted from the end, so that the word's last token has
+ * the other word's last and everything behind it its like. The longer text's surplus, positions [seam, seam + surplus),
+ * has no counterpart. One seam serves both directions. Texts of one length need none: every position has its own.
+ */
+
+/* Positions [to, to + n) of a text have positions [from, from + n) of its twin. */
+typedef struct hsc_rows {
+    int to, from, n;
+} hsc_rows;
+
+/* Finds the seam of x [n_x] and y [n_y]: behind the tokens that both begin with. `word` is the position where the
+ * differing word begins, negative where it is not known: when one text has no token of its own behind that start (a
+ * word, and the same with an ending), the seam goes one token back into the word, so that last still meets last. Texts
+ * of one length always align, with seam 0.
+ * HSC_EINVAL: a text is empty; they have fewer tokens at their ends in common than the shorter has of its own, so there
+ * is no frame that they share; a whole word has nothing to be aligned with; they differ in more than one place, so that
+ * a token which both have in between would not meet itself. The message has both lengths. */
+HSC_API HSC_MUST_CHECK hsc_status hsc_align(const hsc_token *x, int n_x, const hsc_token *y, int n_y, int word,
+                                            int *seam, hsc_error *err);
+/* What positions of a text of n_tokens take from a twin of n_other, by increasing position: one stretch or two, which
+ * is returned. Positions in neither have no counterpart. 0 <= seam < n_tokens, n_other; ignored for equal lengths. */
+HSC_API int hsc_align_rows(int n_tokens, int n_other, int seam, hsc_rows out[2]);
+
 /* A head by its place; layers and heads from 0. */
 typedef struct hsc_head_place {
     int layer, head;
@@ -147,17 +172,20 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_path_patch(hsc_lab *base, const hsc_lab *s
  *     indirect[head]  y(x with the head at z(x')) - y(x): what the head alone carries
  *     direct[head]    y(x' with the head at z(x)) - y(x): what is left when the head alone does not follow
  * The parts need not add up to the total: heads act on each other.
- * Both labs have a text of as many tokens, keep z of every layer and compute the last token's logits (their default).
+ * Both labs have a text, keep z of every layer and compute the last token's logits (their default). Where the texts
+ * differ in length, z is exchanged at the positions that hsc_align_rows pairs by `seam`, in both directions; at the
+ * longer one's surplus a head keeps what it has in that run. So hsc_mediate with the labs and the two tokens exchanged
+ * has clean -y(x') and other -y(x), and of each head total - direct for indirect and the other way round.
  */
 typedef struct hsc_mediation {
     double clean, other; /* y(x), y(x') */
     double *indirect;    /* [n_layers * n_heads], the caller's; NULL: not wanted */
     double *direct;      /* [n_layers * n_heads] */
 } hsc_mediation;
-/* HSC_EINVAL: texts of different lengths, or a token outside the vocabulary. HSC_ENOTFOUND: z is not kept.
- * HSC_EUNSUPPORTED: an encoder-decoder. As hsc_lab_run besides. */
+/* seam: as hsc_align finds it; ignored for texts of one length. HSC_EINVAL: a seam outside a text, or a token outside
+ * the vocabulary. HSC_ENOTFOUND: z is not kept. HSC_EUNSUPPORTED: an encoder-decoder. As hsc_lab_run besides. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_mediate(hsc_lab *clean, hsc_lab *other, hsc_token right, hsc_token wrong,
-                                              hsc_mediation *out, hsc_error *err);
+                                              int seam, hsc_mediation *out, hsc_error *err);
 
 /* ------------------------------------------------------------------------------------------- what to put there ---- */
 

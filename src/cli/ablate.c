@@ -48,13 +48,15 @@ static const hsc__option options[] = {
     HSC__OPTION_HEADING("How"),
     OPTION("how", 0, HSC__OPT_CHOICE, "zero|mean|resample", how, 0, 0,
            "What takes its place: 0 (default; of a head's z, so that the layer's output bias stays), its mean over "
-           "--corpus, or what it holds in --donor or, over a pair file, in the twin."),
+           "--corpus, or what it holds in --donor or, over a pair file, in the twin, whose words may be of another "
+           "number of tokens: they are aligned from their end, which is told."),
     OPTION("corpus", 0, HSC__OPT_TEXT, "FILE", corpus, 0, 0,
            "With mean: texts, one a line. Position 0 is left out of the mean."),
     OPTION("by-position", 0, HSC__OPT_FLAG, NULL, by_position, 0, 0,
            "A mean for every position; all texts must have the same number of tokens."),
     OPTION("donor", 0, HSC__OPT_TEXTS, "TEXT", donors, 0, 0,
-           "With resample: a text of as many tokens, position by position. Repeated: the mean metric over donors."),
+           "With resample: a text of as many tokens, position by position, or of another number of them in one word. "
+           "Repeated: the mean metric over donors."),
     OPTION("donors", 0, HSC__OPT_INT, "N", n_donors, 1, 1000,
            "With resample over a pair file: the mean over N seeded texts of other clusters, of as many tokens, instead "
            "of the twin."),

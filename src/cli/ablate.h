@@ -67,6 +67,7 @@ typedef struct hsc__ablate {
     int set;                   /* the target of kind SET; -1: a sweep without one */
     float *fills[HSC_N_SITES]; /* what takes a unit's place: [n_layers][n_fill][row]; NULL: 0 */
     int n_fill;                /* 1: the same row everywhere; else one a position */
+    int seam;                  /* of the donor and the text where their lengths differ (hsc_align) */
     double *values;            /* [n_items][n_targets + 1]; the last is the run as it is */
     size_t *donors;            /* [n_items][..]: items of a pair file that resample takes from; NULL */
     int *n_donors;             /* [n_items] */

@@ -92,16 +92,26 @@ static hsc_status fill_from_item(hsc__ablate *j, const hsc__item *donor, hsc_err
     return status;
 }
 
+static hsc_status align_text(hsc__ablate *j, const hsc__item *donor, hsc_error *err)
+{
+    const hsc__item *x = &j->items.list[0];
+    int n = hsc__ablate_rows(j, x), n_donor = hsc__ablate_rows(j, donor);
+    bool of_source = j->side == HSC__SIDE_ENCODER;
+    HSC_TRY(hsc_align(of_source ? x->source : x->ids, n, of_source ? donor->source : donor->ids, n_donor, -1, &j->seam,
+                      err));
+    j->items.n_aligned += n != n_donor;
+    return HSC_OK;
+}
+
 static hsc_status fill_from_text(hsc__ablate *j, const char *text, hsc_error *err)
 {
     hsc__items donor = {.with_end = j->items.with_end};
     unsigned flags = hsc__encode_flags(j->options->no_special, j->options->parse_special);
     hsc_status status = hsc__items_add_text(&donor, &j->opened, text, strlen(text), flags, err);
-    int n = status == HSC_OK ? hsc__ablate_rows(j, &donor.list[0]) : 0, wanted = hsc__ablate_rows(j, &j->items.list[0]);
-    if (status == HSC_OK && n != wanted)
-        status = hsc__fail(err, HSC_EINVAL, 0,
-                           "--donor: '%s' has %d tokens, the text has %d: a donor gives each position its own", text, n,
-                           wanted);
+    if (status == HSC_OK) {
+        status = align_text(j, &donor.list[0], err);
+        if (status != HSC_OK) status = hsc__fail_prefix(err, status, "--donor: '%s' does not fit", text);
+    }
     if (status == HSC_OK) status = fill_from_item(j, &donor.list[0], err);
     hsc__items_free(&donor);
     return status;
@@ -116,16 +126,10 @@ static bool can_give(const hsc__ablate *j, size_t item, size_t donor)
     return !same && hsc__ablate_rows(j, x) == hsc__ablate_rows(j, y);
 }
 
-/* The donors of a text of a pair file: its twin, or seeded others of other clusters, without repeats. */
+/* The donors of a text of a pair file: seeded others of other clusters, without repeats. */
 static int draw_donors(const hsc__ablate *j, size_t item, hsc_random *random, size_t *out)
 {
     int n = 0, wanted = j->options->n_donors, seen = 0;
-    int twin = j->items.list[item].twin, n_rows = hsc__ablate_rows(j, &j->items.list[item]);
-    if (!wanted) {
-        if (twin < 0 || hsc__ablate_rows(j, &j->items.list[twin]) != n_rows) return 0;
-        out[0] = (size_t)twin;
-        return 1;
-    }
     for (size_t d = 0; d < j->items.n; d++) { /* reservoir sampling */
         if (!can_give(j, item, d)) continue;
         uint32_t at = hsc_random_bits32(random) % (uint32_t)++seen;
@@ -135,39 +139,40 @@ static int draw_donors(const hsc__ablate *j, size_t item, hsc_random *random, si
     return n;
 }
 
-/* Whether the other wording of the same line is left out already. */
-static bool twin_said(const hsc__ablate *j, size_t i)
+static hsc_status find_others(hsc__ablate *j, size_t most, hsc_error *err)
 {
-    int twin = j->items.list[i].twin;
-    return twin >= 0 && (size_t)twin < i && j->items.list[twin].unused &&
-           j->items.list[twin].line == j->items.list[i].line;
+    hsc_random random;
+    hsc_random_seed(&random, (uint64_t)j->options->seed);
+    for (size_t i = 0; i < j->items.n; i++) {
+        j->n_donors[i] = draw_donors(j, i, &random, j->donors + i * most);
+        if (j->n_donors[i]) continue;
+        HSC_TRY(hsc__items_leave_unused(&j->items, i, "no other cluster has a text of as many tokens", err));
+    }
+    HSC_FAIL_IF(j->items.n_unused == j->items.n, HSC_EINVAL,
+                "no text has a donor of as many tokens: no two clusters have texts of one length");
+    return HSC_OK;
+}
+
+static hsc_status find_twins(hsc__ablate *j, hsc_error *err)
+{
+    HSC_TRY(hsc__items_align_twins(&j->items, j->side == HSC__SIDE_ENCODER, err));
+    for (size_t i = 0; i < j->items.n; i++) {
+        if (j->items.list[i].unused) continue;
+        j->donors[i] = (size_t)j->items.list[i].twin;
+        j->n_donors[i] = 1;
+    }
+    return HSC_OK;
 }
 
 hsc_status hsc__ablate_find_donors(hsc__ablate *j, hsc_error *err)
 {
     const hsc__ablate_options *o = j->options;
-    hsc_random random;
     size_t most = o->n_donors ? (size_t)o->n_donors : 1;
     if (o->how != HSC__ABLATE_RESAMPLE || o->donors.n) return HSC_OK;
     j->donors = hsc__calloc(j->items.n * most, sizeof *j->donors);
     j->n_donors = hsc__calloc(j->items.n, sizeof *j->n_donors);
     if (!j->donors || !j->n_donors) return hsc__fail_memory(err, j->items.n * most * sizeof *j->donors, "the donors");
-    hsc_random_seed(&random, (uint64_t)o->seed);
-    for (size_t i = 0; i < j->items.n; i++) {
-        j->n_donors[i] = draw_donors(j, i, &random, j->donors + i * most);
-        if (j->n_donors[i]) continue;
-        j->items.list[i].unused = true;
-        j->items.n_unused++;
-        if (twin_said(j, i)) continue;
-        HSC_TRY(hsc__items_leave_out(&j->items, j->items.list[i].line,
-                                     o->n_donors                 ? "no other cluster has a text of as many tokens"
-                                     : j->items.list[i].twin < 0 ? "it has no twin"
-                                                                 : "its twin has another number of tokens",
-                                     err));
-    }
-    HSC_FAIL_IF(j->items.n_unused == j->items.n, HSC_EINVAL, "no text has a donor of as many tokens: %s",
-                o->n_donors ? "no two clusters have texts of one length" : "twins are missing or differ in length");
-    return HSC_OK;
+    return o->n_donors ? find_others(j, most, err) : find_twins(j, err);
 }
 
 int hsc__ablate_n_donors(const hsc__ablate *j, size_t item)
@@ -179,5 +184,6 @@ hsc_status hsc__ablate_fill_donor(hsc__ablate *j, size_t item, int donor, hsc_er
 {
     size_t most = j->options->n_donors ? (size_t)j->options->n_donors : 1;
     if (j->options->donors.n) return fill_from_text(j, j->options->donors.list[donor], err);
+    j->seam = j->items.list[item].seam;
     return fill_from_item(j, &j->items.list[j->donors[item * most + (size_t)donor]], err);
 }

@@ -43,6 +43,9 @@ static void add_how(const hsc__ablate *j, hsc__string *out)
         hsc__string_printf(out, " over %s (%s)", j->options->corpus,
                            j->options->by_position ? "by position" : "position 0 left out");
     if (j->options->donors.n > 1) hsc__string_printf(out, " (%d donors, averaged)", j->options->donors.n);
+    if (j->options->donors.n && j->items.n_aligned)
+        hsc__string_printf(out, " (%zu of %d of another length, aligned by span)", j->items.n_aligned,
+                           j->options->donors.n);
     if (j->options->n_donors)
         hsc__string_printf(out, " (%d text%s of other clusters%s)", j->options->n_donors,
                            HSC__PLURAL(j->options->n_donors), j->options->n_donors > 1 ? ", averaged" : "");
@@ -375,6 +378,8 @@ int hsc__ablate_print_json(const hsc__ablate *j)
                              "n_clusters", j->n_clusters, "clean", hsc__json_number(j->clean));
     hsc__string_free(&metric);
     if (root && j->options->pairs) json_object_set_new(root, "clean_right", json_integer(j->n_right));
+    if (root && j->options->how == HSC__ABLATE_RESAMPLE)
+        json_object_set_new(root, "n_aligned", json_integer((json_int_t)j->items.n_aligned));
     if (root && j->options->pairs) json_object_set_new(root, "skipped", hsc__items_json_skipped(&j->items));
     if (root) hsc__sweep_json_whole(&j->tests, root);
     if (root) json_object_set_new(root, "targets", targets);

@@ -194,18 +194,26 @@ int hsc__ablate_rows(const hsc__ablate *j, const hsc__item *item)
 
 /* ------------------------------------------------------------------------------------------------------- runs ---- */
 
-static hsc_edit edit_of(const hsc__ablate *j, const hsc__unit *u)
+/* The positions whose activations are replaced, by rows of what takes their place; a donor of another length has none
+ * for some. */
+static int find_rows(const hsc__ablate *j, const hsc__item *item, hsc_rows rows[2])
+{
+    int n = hsc__ablate_rows(j, item);
+    return hsc_align_rows(n, j->options->how == HSC__ABLATE_RESAMPLE ? j->n_fill : n, j->seam, rows);
+}
+
+static hsc_edit edit_of(const hsc__ablate *j, const hsc__unit *u, const hsc_rows *rows)
 {
     hsc_site site = hsc__ablate_site(j, u->site);
     size_t row = (size_t)hsc_site_row(j->opened.model, site);
     int d = u->site == HSC_Z ? j->stack->d_head : 1;
-    hsc_edit e = {.site = site, .layer = u->layer};
+    hsc_edit e = {.site = site, .layer = u->layer, .first_pos = rows->to, .n_pos = rows->n};
     if (u->index >= 0) {
         e.first = u->index * d;
         e.n = d;
     }
     if (!j->fills[u->site]) return e;
-    e.values = j->fills[u->site] + (size_t)u->layer * (size_t)j->n_fill * row + (size_t)e.first;
+    e.values = j->fills[u->site] + ((size_t)u->layer * (size_t)j->n_fill + (size_t)rows->from) * row + (size_t)e.first;
     e.stride = j->n_fill > 1 ? row : 0;
     return e;
 }
@@ -235,13 +243,16 @@ static int take_trial(void *user, const hsc_trial *trial)
 
 static hsc_status run_variants(hsc__ablate *j, hsc_lab *lab, trials *t, hsc_error *err)
 {
-    hsc_edit *edits = hsc__calloc(j->n_units + 1, sizeof *edits);
+    hsc_rows rows[2];
+    int n_rows = find_rows(j, &j->items.list[t->item], rows);
+    size_t n = j->n_units * (size_t)n_rows;
+    hsc_edit *edits = hsc__calloc(n + 1, sizeof *edits);
     hsc_variant *variants = hsc__calloc(j->n_targets + 1, sizeof *variants);
-    hsc_status status = hsc__fail_memory(err, j->n_units * sizeof *edits, "edits");
+    hsc_status status = hsc__fail_memory(err, n * sizeof *edits, "edits");
     if (edits && variants) {
-        for (size_t i = 0; i < j->n_units; i++) edits[i] = edit_of(j, &j->units[i]);
+        for (size_t i = 0; i < n; i++) edits[i] = edit_of(j, &j->units[i / (size_t)n_rows], &rows[i % (size_t)n_rows]);
         for (size_t i = 0; i < j->n_targets; i++)
-            variants[i] = (hsc_variant){edits + j->targets[i].first, j->targets[i].n};
+            variants[i] = (hsc_variant){edits + j->targets[i].first * n_rows, j->targets[i].n * n_rows};
         status = hsc_lab_run(lab, variants, (int)j->n_targets, take_trial, t, err);
     }
     hsc__free(edits);

@@ -29,6 +29,8 @@ typedef struct hsc__item {
     char *cluster;  /* items of one cluster are averaged first; NULL: an item by itself */
     int line;       /* of a pair file, from 1 */
     int twin;       /* the item of the pair's other wording; -1: none */
+    int word;       /* the first token of the word that the wordings exchange; -1: not known */
+    int seam;       /* of a twin of another length (hsc_align) */
     bool unused;    /* left out after all: in no cluster */
 } hsc__item;
 
@@ -42,8 +44,9 @@ typedef struct hsc__items {
     size_t n, capacity;
     hsc__left_out *left_out; /* lines of a pair file that cannot be used */
     size_t n_left_out, left_capacity, n_unused;
-    bool with_end;  /* targets keep the token that ends them: it is predicted, too */
-    bool of_source; /* a line of an encoder-decoder is a source alone, its target what begins one */
+    size_t n_aligned; /* used, and take from a text of another length */
+    bool with_end;    /* targets keep the token that ends them: it is predicted, too */
+    bool of_source;   /* a line of an encoder-decoder is a source alone, its target what begins one */
 } hsc__items;
 void hsc__items_free(hsc__items *items);
 
@@ -125,6 +128,11 @@ void hsc__joined_free(hsc_texts *texts);
 
 void hsc__items_drop_last(hsc__items *items);
 hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err);
+/* The item is in no cluster; its line is left out, once for both wordings. */
+hsc_status hsc__items_leave_unused(hsc__items *items, size_t item, const char *why, hsc_error *err);
+/* Finds where every item is aligned with its twin, by its source's tokens with of_source; those without a twin that
+ * fits are left out and become unused. HSC_EINVAL: none is left. */
+hsc_status hsc__items_align_twins(hsc__items *items, bool of_source, hsc_error *err);
 /* "over 20 texts in 10 clusters; 1 line left out: line 3 (why)", a line; and the left-out lines as JSON. */
 void hsc__items_describe(hsc__string *out, const hsc__items *items, int n_clusters);
 json_t *hsc__items_json_skipped(const hsc__items *items);

@@ -32,7 +32,7 @@ static hsc_status add(hsc__items *items, const hsc_token *ids, size_t n, hsc_err
     hsc_token *copy = hsc__malloc(n * sizeof *copy);
     if (!copy) return hsc__fail_memory(err, n * sizeof *copy, "tokens");
     memcpy(copy, ids, n * sizeof *copy);
-    items->list[items->n++] = (hsc__item){.ids = copy, .n_tokens = (int)n, .twin = -1};
+    items->list[items->n++] = (hsc__item){.ids = copy, .n_tokens = (int)n, .twin = -1, .word = -1};
     return HSC_OK;
 }
 
@@ -186,6 +186,49 @@ hsc_status hsc__items_join(const hsc__items *items, hsc_texts *out, hsc_error *e
         at += (size_t)item->n_tokens;
         at_source += (size_t)item->n_source;
     }
+    return HSC_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------ twins ---- */
+
+static hsc_status align(const hsc__items *items, hsc__item *x, bool of_source, bool *aligned, hsc_error *err)
+{
+    HSC_FAIL_IF(x->twin < 0, HSC_EINVAL, "it has no twin");
+    const hsc__item *y = &items->list[x->twin];
+    int word = x->word < 0 || y->word < 0 ? -1 : x->word > y->word ? x->word : y->word;
+    *aligned = of_source ? x->n_source != y->n_source : x->n_tokens != y->n_tokens;
+    hsc_status status = of_source ? hsc_align(x->source, x->n_source, y->source, y->n_source, -1, &x->seam, err)
+                                  : hsc_align(x->ids, x->n_tokens, y->ids, y->n_tokens, word, &x->seam, err);
+    return status == HSC_OK ? HSC_OK : hsc__fail_prefix(err, status, "its twin does not fit");
+}
+
+/* Whether the other wording of the same line is left out already. */
+static bool twin_said(const hsc__items *items, size_t i)
+{
+    int twin = items->list[i].twin;
+    return twin >= 0 && (size_t)twin < i && items->list[twin].unused && items->list[twin].line == items->list[i].line;
+}
+
+hsc_status hsc__items_leave_unused(hsc__items *items, size_t i, const char *why, hsc_error *err)
+{
+    items->list[i].unused = true;
+    items->n_unused++;
+    return twin_said(items, i) ? HSC_OK : hsc__items_leave_out(items, items->list[i].line, why, err);
+}
+
+hsc_status hsc__items_align_twins(hsc__items *items, bool of_source, hsc_error *err)
+{
+    for (size_t i = 0; i < items->n; i++) {
+        hsc_error why = {0};
+        bool aligned = false;
+        if (align(items, &items->list[i], of_source, &aligned, &why) == HSC_OK) {
+            items->n_aligned += aligned;
+            continue;
+        }
+        HSC_TRY(hsc__items_leave_unused(items, i, why.message, err));
+    }
+    HSC_FAIL_IF(items->n_unused == items->n, HSC_EINVAL, "no text has a twin to take from; line %d: %s",
+                items->left_out[items->n_left_out - 1].line, items->left_out[items->n_left_out - 1].why);
     return HSC_OK;
 }
 

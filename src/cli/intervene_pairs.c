@@ -270,6 +270,21 @@ static hsc_status add_wording_ids(const reader *r, const hsc_wording *w, hsc_spa
     return HSC_OK;
 }
 
+/* The first token of the prompt that reaches into the exchanged word. */
+static hsc_status find_word(const reader *r, const hsc_wording *w, int *out, hsc_error *err)
+{
+    const hsc_tokenizer *tokenizer = NULL;
+    hsc_encoding encoding = {0};
+    *out = -1;
+    if (!w->text || w->swap.start == w->swap.end) return HSC_OK;
+    HSC_TRY(hsc__cli_tokenizer(r->opened, &tokenizer, err));
+    hsc_status status = hsc_encode(tokenizer, w->text, w->query.end, r->flags, &encoding, err);
+    for (size_t i = encoding.n; status == HSC_OK && i-- > 0;)
+        if (encoding.spans[i].end > w->swap.start) *out = (int)i;
+    hsc_encoding_free(&encoding);
+    return status;
+}
+
 static hsc_status add_wording(const reader *r, const hsc_pair *pair, int which, hsc_error *err)
 {
     const hsc_wording *w = &pair->wording[which];
@@ -282,6 +297,7 @@ static hsc_status add_wording(const reader *r, const hsc_pair *pair, int which, 
     if (status != HSC_OK) return status;
     hsc__item *item = &r->items->list[r->items->n - 1];
     item->line = w->line;
+    HSC_TRY(find_word(r, w, &item->word, err));
     item->cluster = hsc__strndup(pair->cluster, strlen(pair->cluster));
     return item->cluster ? HSC_OK : hsc__fail_memory(err, strlen(pair->cluster) + 1, "a cluster");
 }
@@ -389,6 +405,8 @@ void hsc__items_describe(hsc__string *out, const hsc__items *items, int n_cluste
 {
     size_t n = items->n - items->n_unused, left_out = items->n_left_out;
     hsc__string_printf(out, "over %zu text%s in %d cluster%s", n, HSC__PLURAL(n), n_clusters, HSC__PLURAL(n_clusters));
+    if (items->n_aligned)
+        hsc__string_printf(out, ", %zu of them aligned by span with a text of another length", items->n_aligned);
     if (left_out) hsc__string_printf(out, "; %zu line%s left out:", left_out, HSC__PLURAL(left_out));
     for (size_t i = 0; i < left_out && i < SHOWN; i++)
         hsc__string_printf(out, "%s line %d (%s)", i ? ";" : "", items->left_out[i].line, items->left_out[i].why);

@@ -41,9 +41,9 @@ static const hsc__option options[] = {
     HSC__OPTION_HEADING("Many pairs"),
     OPTION("pairs", 0, HSC__OPT_TEXT, "FILE", pairs, 0, 0,
            "Pairs as scan reads them, instead of texts: what each head carries from one wording to the other (indirect "
-           "effect) and what is left without it (direct effect), beside the total, with intervals. Wordings of unequal "
-           "numbers of tokens are left out, which "
-           "is told."),
+           "effect) and what is left without it (direct effect), beside the total, with intervals. Words of unequal "
+           "numbers of tokens are aligned from their end, which is told, as is what cannot be aligned and is left "
+           "out."),
     OPTION("limit", 0, HSC__OPT_INT, "N", limit, 1, INT32_MAX, "The first N lines of the file. Default: all."),
     HSC__OPTIONS_SWEEP(hsc__patch_options, search),
     OPTION("seed", 0, HSC__OPT_INT, "N", seed, 0, INT32_MAX, "Of intervals, signs and the split. Default: 0."),

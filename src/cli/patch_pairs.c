@@ -24,7 +24,8 @@ static double *row_of(const carrying *c, size_t item)
     return c->values + item * (size_t)c->n_columns;
 }
 
-/* Where both prompts ask for the same two tokens the twin's figures follow from these: its metric is minus this one. */
+/* Where both prompts ask for the same two tokens the twin's figures follow from these: its metric is minus this one,
+ * and each run serves both, also of texts of different lengths (hsc_mediate says why). */
 static void turn(const carrying *c, const double *row, double *twin)
 {
     twin[CLEAN] = -(row[CLEAN] + row[TOTAL]);
@@ -40,7 +41,7 @@ static hsc_status measure(const carrying *c, hsc_lab *clean, hsc_lab *other, siz
     const hsc__item *x = &c->j->items.list[item];
     double *row = row_of(c, item);
     hsc_mediation m = {.indirect = row + FIRST, .direct = row + FIRST + c->n_heads};
-    HSC_TRY(hsc_mediate(clean, other, x->a, x->b, &m, err));
+    HSC_TRY(hsc_mediate(clean, other, x->a, x->b, x->seam, &m, err));
     row[CLEAN] = m.clean;
     row[TOTAL] = m.other - m.clean;
     return HSC_OK;
@@ -54,27 +55,6 @@ static hsc_status run_pair(const carrying *c, hsc_lab *labs[2], size_t first, hs
     HSC_TRY(measure(c, labs[0], labs[1], first, err));
     if (x->a != y->b || x->b != y->a) return measure(c, labs[1], labs[0], (size_t)x->twin, err);
     turn(c, row_of(c, first), row_of(c, (size_t)x->twin));
-    return HSC_OK;
-}
-
-/* Only prompts with a twin of as many tokens can take from it. */
-static hsc_status find_twins(carrying *c, hsc_error *err)
-{
-    hsc__items *items = &c->j->items;
-    for (size_t i = 0; i < items->n; i++) {
-        const hsc__item *x = &items->list[i];
-        if (x->twin >= 0 && items->list[x->twin].n_tokens == x->n_tokens) continue;
-        items->list[i].unused = true;
-        items->n_unused++;
-        if (x->twin >= 0 && (size_t)x->twin < i && items->list[x->twin].line == x->line) continue;
-        char why[96] = "it has no twin";
-        if (x->twin >= 0)
-            snprintf(why, sizeof why, "its twin has another number of tokens, %d and not %d",
-                     items->list[x->twin].n_tokens, x->n_tokens);
-        HSC_TRY(hsc__items_leave_out(items, x->line, why, err));
-    }
-    HSC_FAIL_IF(items->n_unused == items->n, HSC_EINVAL, "%s: no prompt has a twin of as many tokens; line %d: %s",
-                c->j->options->pairs, items->left_out[0].line, items->left_out[0].why);
     return HSC_OK;
 }
 
@@ -139,7 +119,7 @@ static hsc_status run(carrying *c, hsc_error *err)
     hsc_lab *labs[2] = {NULL, NULL};
     unsigned flags = hsc__encode_flags(o->no_special, o->parse_special);
     HSC_TRY(hsc__items_add_pairs(&c->j->items, &c->j->opened, o->pairs, flags, o->limit, err));
-    HSC_TRY(find_twins(c, err));
+    HSC_TRY(hsc__items_align_twins(&c->j->items, false, err));
     c->n_heads = config->n_layers * config->n_heads;
     c->n_columns = FIRST + 2 * c->n_heads;
     size_t n = (size_t)c->n_columns;
@@ -257,6 +237,7 @@ static int print_json(const carrying *c)
                              hsc_compute_name((hsc_compute)c->j->options->compute), "mode", "pairs", "n_texts",
                              (json_int_t)(c->j->items.n - c->j->items.n_unused), "n_clusters", c->n_clusters,
                              "clean_right", c->n_right);
+    json_object_set_new(root, "n_aligned", json_integer((json_int_t)c->j->items.n_aligned));
     json_object_set_new(root, "skipped", hsc__items_json_skipped(&c->j->items));
     json_object_set_new(root, "clean", hsc__json_number(c->means[CLEAN]));
     json_object_set_new(root, "total", hsc__json_number(c->means[TOTAL]));

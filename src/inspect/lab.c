@@ -285,11 +285,11 @@ const hsc_model *hsc__lab_model(const hsc_lab *lab)
 
 int hsc__lab_first_difference(const hsc_lab *x, const hsc_lab *y)
 {
-    int n = 0;
+    int n = 0, shorter = x->n_tokens < y->n_tokens ? x->n_tokens : y->n_tokens;
     bool same = x->n_source == y->n_source &&
                 (!x->n_source || memcmp(x->source, y->source, (size_t)x->n_source * sizeof *x->source) == 0);
     if (!x->config->causal || !same) return 0;
-    while (n < x->n_tokens - 1 && x->ids[n] == y->ids[n]) n++;
+    while (n < shorter - 1 && x->ids[n] == y->ids[n]) n++;
     return n;
 }
 

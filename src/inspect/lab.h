@@ -16,9 +16,8 @@ hsc_status hsc__edit_check(const hsc_edit *edit, const hsc_model *model, int n_t
 /* Tokens of the lab's text; 0: none yet. */
 int hsc__lab_n_tokens(const hsc_lab *lab);
 const hsc_model *hsc__lab_model(const hsc_lab *lab);
-/* The first position at which the runs of two labs can differ, texts of one length: what a causal model reads before
- * the first token that is another gives the same bits. 0 in other models and for two sources; at most the last
- * position. */
+/* The first position at which the runs of two labs can differ: what a causal model reads before the first token that is
+ * another gives the same bits. 0 in other models and for two sources; at most the shorter text's last position. */
 int hsc__lab_first_difference(const hsc_lab *x, const hsc_lab *y);
 
 /* Makes the edit where it meets the block. */

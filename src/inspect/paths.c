@@ -8,13 +8,19 @@
 
 #include <string.h>
 
-static hsc_status same_length(const hsc_lab *x, const hsc_lab *y, hsc_error *err)
+static hsc_status check_labs(const hsc_lab *x, const hsc_lab *y, hsc_error *err)
 {
-    int n = hsc__lab_n_tokens(x), m = hsc__lab_n_tokens(y);
     HSC_FAIL_IF(hsc_model_encoder(hsc__lab_model(x)), HSC_EUNSUPPORTED,
                 "%s is an encoder-decoder: its heads of cross-attention would not be held",
                 hsc_model_config(hsc__lab_model(x))->name);
-    HSC_FAIL_IF(!n || !m, HSC_EINVAL, "a lab has no text yet");
+    HSC_FAIL_IF(!hsc__lab_n_tokens(x) || !hsc__lab_n_tokens(y), HSC_EINVAL, "a lab has no text yet");
+    return HSC_OK;
+}
+
+static hsc_status same_length(const hsc_lab *x, const hsc_lab *y, hsc_error *err)
+{
+    int n = hsc__lab_n_tokens(x), m = hsc__lab_n_tokens(y);
+    HSC_TRY(check_labs(x, y, err));
     HSC_FAIL_IF(n != m, HSC_EINVAL, "the texts have %d and %d tokens: each position takes from its own", n, m);
     return HSC_OK;
 }
@@ -30,15 +36,17 @@ static hsc_status hold_layer(hsc_edit *out, const hsc_lab *lab, int layer, int f
     return HSC_OK;
 }
 
-/* A head's z becomes, from position `from` on, what it is in another lab's run as it is. */
-static hsc_status take_head(hsc_edit *out, const hsc_lab *other, int layer, int head, int from, hsc_error *err)
+/* A head's z becomes, at rows->to, what it is at rows->from in another lab's run as it is. */
+static hsc_status take_head(hsc_edit *out, const hsc_lab *other, int layer, int head, const hsc_rows *rows,
+                            hsc_error *err)
 {
     hsc_view z;
     HSC_TRY(hsc_lab_clean(other, HSC_Z, layer, &z, err));
     HSC_TRY(hsc_edit_head(out, hsc__lab_model(other), HSC_Z, layer, head, err));
     out->stride = (size_t)hsc_site_row(hsc__lab_model(other), HSC_Z);
-    out->first_pos = from;
-    out->values = z.data + (size_t)from * out->stride + out->first;
+    out->first_pos = rows->to;
+    out->n_pos = rows->n;
+    out->values = z.data + (size_t)rows->from * out->stride + out->first;
     return HSC_OK;
 }
 
@@ -113,7 +121,8 @@ static hsc_status send(paths *p, int sender, hsc_error *err)
     int n = 0;
     p->variants[sender] = (hsc_variant){edits, 0};
     if (s->layer >= p->last) return HSC_OK;
-    HSC_TRY(take_head(&edits[n++], p->source, s->layer, s->head, p->from, err));
+    hsc_rows rows = {p->from, p->from, (int)p->n_rows};
+    HSC_TRY(take_head(&edits[n++], p->source, s->layer, s->head, &rows, err));
     for (int layer = s->layer + 1; layer < p->last; layer++)
         HSC_TRY(hold_layer(&edits[n++], p->base, layer, p->from, err));
     p->variants[sender].n_edits = n;
@@ -220,18 +229,35 @@ static int measure(void *user, const hsc_trial *trial)
     return 0;
 }
 
+/* What the positions of `lab` take from `other`, without those before the first difference: there both runs are the
+ * same bits. */
+static int find_rows(const hsc_lab *lab, const hsc_lab *other, int seam, hsc_rows rows[2])
+{
+    int n = hsc_align_rows(hsc__lab_n_tokens(lab), hsc__lab_n_tokens(other), seam, rows);
+    int same = hsc__lab_first_difference(lab, other);
+    if (rows->to != rows->from) return n;
+    if (same >= rows->n) { /* the stretch before the seam: the other begins behind it */
+        rows[0] = rows[1];
+        return n - 1;
+    }
+    *rows = (hsc_rows){same, same, rows->n - same};
+    return n;
+}
+
 /* Every head of `lab` in turn as it is in `other`. */
-static hsc_status mediate(hsc_lab *lab, const hsc_lab *other, measuring *m, hsc_error *err)
+static hsc_status mediate(hsc_lab *lab, const hsc_lab *other, int seam, measuring *m, hsc_error *err)
 {
     const hsc_config *c = hsc_model_config(hsc__lab_model(lab));
-    int n = c->n_layers * c->n_heads, from = hsc__lab_first_difference(lab, other);
+    hsc_rows rows[2];
+    int n = c->n_layers * c->n_heads, n_rows = find_rows(lab, other, seam, rows);
     if (!m->out) return HSC_OK;
-    hsc_edit *edits = hsc__calloc((size_t)n, sizeof *edits);
+    hsc_edit *edits = hsc__calloc((size_t)n * (size_t)n_rows, sizeof *edits);
     hsc_variant *variants = hsc__calloc((size_t)n, sizeof *variants);
     hsc_status status = edits && variants ? HSC_OK : hsc__fail_memory(err, (size_t)n * sizeof *edits, "patches");
     for (int i = 0; i < n && status == HSC_OK; i++) {
-        variants[i] = (hsc_variant){&edits[i], 1};
-        status = take_head(&edits[i], other, i / c->n_heads, i % c->n_heads, from, err);
+        variants[i] = (hsc_variant){edits + i * n_rows, n_rows};
+        for (int k = 0; k < n_rows && status == HSC_OK; k++)
+            status = take_head(&edits[i * n_rows + k], other, i / c->n_heads, i % c->n_heads, &rows[k], err);
     }
     if (status == HSC_OK) status = hsc_lab_run(lab, variants, n, measure, m, err);
     hsc__free(edits);
@@ -239,14 +265,17 @@ static hsc_status mediate(hsc_lab *lab, const hsc_lab *other, measuring *m, hsc_
     return status;
 }
 
-hsc_status hsc_mediate(hsc_lab *clean, hsc_lab *other, hsc_token right, hsc_token wrong, hsc_mediation *out,
+hsc_status hsc_mediate(hsc_lab *clean, hsc_lab *other, hsc_token right, hsc_token wrong, int seam, hsc_mediation *out,
                        hsc_error *err)
 {
     const hsc_config *c = hsc_model_config(hsc__lab_model(clean));
     measuring m = {.right = right, .wrong = wrong, .d_vocab = (size_t)c->d_vocab};
     hsc_view logits;
     hsc__error_clear(err);
-    HSC_TRY(same_length(clean, other, err));
+    HSC_TRY(check_labs(clean, other, err));
+    int n = hsc__lab_n_tokens(clean), n_other = hsc__lab_n_tokens(other);
+    HSC_FAIL_IF(n != n_other && (seam < 0 || seam >= n || seam >= n_other), HSC_EINVAL,
+                "seam %d is not within texts of %d and %d tokens", seam, n, n_other);
     HSC_FAIL_IF(right < 0 || right >= c->d_vocab || wrong < 0 || wrong >= c->d_vocab, HSC_EINVAL,
                 "tokens %d and %d: the vocabulary has %d", (int)right, (int)wrong, c->d_vocab);
     HSC_TRY(hsc_lab_logits(clean, &logits, err));
@@ -255,7 +284,7 @@ hsc_status hsc_mediate(hsc_lab *clean, hsc_lab *other, hsc_token right, hsc_toke
     out->other = difference(&m, logits.data, (int)logits.shape[0]);
     m.minus = out->clean;
     m.out = out->indirect;
-    HSC_TRY(mediate(clean, other, &m, err));
+    HSC_TRY(mediate(clean, other, seam, &m, err));
     m.out = out->direct;
-    return mediate(other, clean, &m, err);
+    return mediate(other, clean, seam, &m, err);
 }

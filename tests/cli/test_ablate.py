@@ -107,6 +107,36 @@ class Ablate(ProgramTest):
         self.assertIn("what the donor holds (the twin)", text)
         self.bad(2, "ablate", "-m", STORIES, TEXT, *METRIC, "--donors", "3")
 
+    def test_twins_of_other_lengths(self):
+        """They are aligned by span; which texts are left out is what patch says, in the same words."""
+        marked = self.folder / "marked.txt"
+        marked.write_text("[a:Ben] met [b:Tom]. Then {Tom|Ben} gave a ball [q:to]\n"
+                          "[a:Tom] saw [b:Lily]. Then {Lily|Tom} gave a ball [q:to]\n"
+                          "[a:Ben] met [b:Tom]. Then {Tom|the Tom} gave a ball [q:to]\n")
+        words = ("--pairs", marked, "--heads", "L1H1,L3H2", "--how", "resample", "--no-controls")
+        got, patch = self.ablate(*words), self.json("patch", "-m", STORIES, "--pairs", marked)
+        self.assertEqual((got["n_texts"], got["n_clusters"], got["n_aligned"]), (4, 2, 2))
+        self.assertEqual([line["line"] for line in got["skipped"]], [3])
+        self.assertEqual(got["skipped"], patch["skipped"])
+        self.assertAlmostEqual(got["clean"], patch["clean"], delta=1e-9)
+        one = self.ablate("--pairs", marked, "--heads", "L3H2", "--how", "resample", "--no-controls")["targets"][0]
+        (head,) = [h for h in patch["heads"] if h["name"] == "L3H2"]  # a head from the twin: its indirect effect
+        self.assertAlmostEqual(one["effect"], head["indirect"], delta=1e-6)
+        text = self.good("ablate", "-m", STORIES, *words)
+        self.assertIn("over 4 texts in 2 clusters, 2 of them aligned by span with a text of another length; 1 line", text)
+        self.assertNotIn("n_aligned", self.ablate("--pairs", marked, "--heads", "L1H1", "--no-controls"))
+
+    def test_donor_of_another_length(self):
+        """The differing word is aligned from its end; what stands before it is the same in both runs."""
+        text, donor = "Then Tom gave a ball to", "Then Lily gave a ball to"
+        got = self.ablate(text, *METRIC, "--how", "resample", "--donor", donor, "--donor", text)
+        self.assertEqual(got["n_aligned"], 1)
+        self.assertGreater(max(abs(t["effect"]) for t in got["targets"]), 1e-3)
+        said = self.good("ablate", "-m", STORIES, text, *METRIC, "--how", "resample", "--donor", donor)
+        self.assertIn("what the donor holds (1 of 1 of another length, aligned by span)", said)
+        self.bad(1, "ablate", "-m", STORIES, text, *METRIC, "--how", "resample", "--donor", "The old cat and a dog",
+                 says=["--donor: 'The old cat and a dog' does not fit: texts of", "no frame"])
+
     def test_one_of_a_sweep_is_a_set_of_one(self):
         sweep = self.ablate(TEXT, *METRIC)["targets"][3 * 8 + 2]
         one = self.ablate(TEXT, *METRIC, "--heads", "L3H2")["targets"]
@@ -208,7 +238,7 @@ class Ablate(ProgramTest):
         self.bad(1, *words, "--metric", "logit: indescribable", says=["'indescribable' is"])
         for word in ("#", "#abc", "#12x", "#-1", "#99999999999"):
             self.bad(1, *words, "--metric", f"logit: {word} - #1", says=["--metric", f"'{word}'"])
-        self.bad(1, *words, *METRIC, "--how", "resample", "--donor", "x", says=["has 3 tokens"])
+        self.bad(1, *words, *METRIC, "--how", "resample", "--donor", "x", says=["'x' does not fit: texts of 8 and 3 tokens"])
         self.bad(1, "ablate", "-m", STORIES, "--pairs", self.folder / "none", says=["cannot open"])
 
 

@@ -158,6 +158,25 @@ class EncoderDecoder(ProgramTest):
         self.bad(2, *lens, "--target", "a", "--target-ids", "1", says=["one of the two"])
         self.bad(2, "lens", "-m", self.model, "--pairs", "x", "--target", "a", says=["brings its own targets"])
 
+    def test_twins_of_other_lengths(self):
+        """The encoder's heads are aligned by the sources' tokens, the decoder's by the targets', which are the same."""
+        (self.model / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+        words = words_of(SOURCE)
+        longer, file = words.replace("w2 ", "w7 w9 "), self.folder / "pairs.jsonl"
+        self.assertNotEqual(words, longer)
+        lines = [{"id": f"a-{i}", "twin": f"a-{1 - i}", "source": source, "prompt": "w8 w4", "right": "w5", "wrong": "w9"}
+                 for i, source in enumerate((words, longer))]
+        file.write_text("\n".join(map(json.dumps, lines)) + "\n")
+        for side, n in (("encoder", 2), ("cross", 0), ("decoder", 0)):
+            how = ("--side", side, "--how", "resample")
+            twins = self.json("ablate", "-m", self.model, "--pairs", file, *how)
+            self.assertEqual((twins["n_texts"], twins["n_aligned"], twins["skipped"]), (2, n, []))
+            alone = [self.json("ablate", "-m", self.model, "--metric", "logit: #5 - #9", x, "--target", "w8 w4", *how,
+                               "--donor", f"{y}\tw8 w4") for x, y in ((words, longer), (longer, words))]
+            self.assertEqual([one["n_aligned"] for one in alone], [n // 2] * 2)
+            for got, *of_texts in zip(twins["targets"], *(one["targets"] for one in alone)):
+                self.assertAlmostEqual(got["value"], sum(t["value"] for t in of_texts) / 2, delta=1e-6)
+
     def test_pairs(self):
         """A line of sources and targets is what ablating that one text says; a twin gives its activations."""
         (self.model / "tokenizer.json").write_text(json.dumps(TOKENIZER))

@@ -86,18 +86,42 @@ class Patch(ProgramTest):
         file.write_text("[a:Ben] met [b:Tom]. Then {Tom|Ben} gave a ball [q:to]\n"
                         "[a:Tom] saw [b:Lily]. Then {Lily|Tom} gave a ball [q:to]\n")
         got = self.json("patch", "-m", STORIES, "--pairs", file)
-        self.assertEqual((got["n_texts"], got["n_clusters"]), (2, 1))
-        (skipped,) = got["skipped"]
-        self.assertEqual(skipped["line"], 2)
-        self.assertRegex(skipped["why"], r"\Aits twin has another number of tokens, (\d+) and not (?!\1)\d+\Z")
+        self.assertEqual((got["n_texts"], got["n_clusters"], got["n_aligned"], got["skipped"]), (4, 2, 2, []))
         self.assertAlmostEqual(got["total"], -2 * got["clean"], delta=1e-6)  # both orders of one pair
         for head in got["heads"]:
             self.assertAlmostEqual(head["indirect"], got["total"] - head["direct"], delta=1e-6)
         text = self.good("patch", "-m", STORIES, "--pairs", file, "--plot", self.folder / "m.svg", "--top", "3")
-        for words in ("over 2 texts in 1 cluster; 1 line left out: line 2", "The 3 heads of 40 that carry most"):
+        for words in ("over 4 texts in 2 clusters, 2 of them aligned by span with a text of another length\n", "The 3 heads of 40 that carry most"):
             self.assertIn(words, text)
         self.bad(2, "patch", "-m", STORIES, "--pairs", file, "text")
         self.bad(2, *WORDS, "--limit", "3")
+
+    def test_twins_of_other_lengths(self):
+        """A word of more tokens is aligned, also where it is the other with an ending; a word too many is not."""
+        file = self.folder / "pairs.txt"
+        lines = ["[a:Ben] met [b:Tom]. Then {Tom|Ben} gave a ball [q:to]",
+                 "[a:Tom] saw [b:Lily]. Then {Lily|Tom} gave a ball [q:to]",
+                 "[a:Tom] met [b:Ben]. The {dog|dogs} ran [q:to]",
+                 "[a:Ben] met [b:Tom]. Then {Tom|the Tom} gave a ball [q:to]"]
+        file.write_text("\n".join(lines) + "\n")
+        got = self.json("patch", "-m", STORIES, "--pairs", file)
+        self.assertEqual((got["n_texts"], got["n_clusters"], got["n_aligned"]), (6, 3, 4))
+        (skipped,) = got["skipped"]
+        self.assertEqual(skipped["line"], 4)
+        self.assertRegex(skipped["why"], r"\Aits twin does not fit: texts of (\d+) and (?!\1)\d+ tokens: where one has a "
+                                         r"word more the other has nothing to align\Z")
+        self.assertIn("over 6 texts in 3 clusters, 4 of them aligned by span with a text of another length; 1 line left "
+                      "out: line 4 (its twin does", self.good("patch", "-m", STORIES, "--pairs", file))
+        alone = []
+        for line in lines[:3]:
+            file.write_text(line + "\n")
+            alone.append(self.json("patch", "-m", STORIES, "--pairs", file))
+        self.assertEqual([one["n_aligned"] for one in alone], [0, 2, 2])
+        for head in got["heads"]:
+            of_pairs = [h["indirect"] for one in alone for h in one["heads"] if h["name"] == head["name"]]
+            self.assertAlmostEqual(head["indirect"], sum(of_pairs) / 3, delta=1e-6)
+        file.write_text(lines[3] + "\n")
+        self.bad(1, "patch", "-m", STORIES, "--pairs", file, says=["no text has a twin to take from; line 1: its twin"])
 
     def test_refused(self):
         self.bad(1, *WORDS[:-1], IDS, says=["no difference"])

@@ -184,27 +184,82 @@ def test_mean_and_resample():
                 sweep(model, ids, a, b, lambda i, h: donor[f"blocks.{i}.attn.hook_z"][0, :, h]))
 
 
+# Marked pairs, both prompts and answers. Twins differ in length in the last three: from position `seam` on the second has
+# `more` tokens without a counterpart, and what follows is aligned from the end: Victor with "ne" of Ire|ne, frightened with
+# "usted" of dist|r|usted, nephew with the "s" of nephew|s. GPT-2's tokens, counted by hand.
+PAIRS = [("When [a:Mary] and [b:John] ran, {John|Mary} gave a cup [q:to]",
+          "When Mary and John ran, %s gave a cup to", ("John", "Mary"), (" Mary", " John"), 0, 0),
+         ("Then [a:Tom] and [b:Paul] sat and {Paul|Tom} sent a book [q:to]",
+          "Then Tom and Paul sat and %s sent a book to", ("Paul", "Tom"), (" Tom", " Paul"), 0, 0),
+         ("When [a:Irene] and [b:Victor] ran, {Victor|Irene} gave a cup [q:to]",
+          "When Irene and Victor ran, %s gave a cup to", ("Victor", "Irene"), (" Irene", " Victor"), 7, 1),
+         ("Then [a:Mary] and [b:John] were {frightened|distrusted} when sent [q:to]",
+          "Then Mary and John were %s when sent to", ("frightened", "distrusted"), (" Mary", " John"), 5, 2),
+         ("Then [a:Tom] met [b:Paul] and the {nephew|nephews} ran [q:to]",
+          "Then Tom met Paul and the %s ran to", ("nephew", "nephews"), (" Tom", " Paul"), 6, 1)]
+
+
+def wordings(path):
+    """Of each prompt of PAIRS its answers, its tokens, its twin's, and which positions take from which."""
+    for _, text, words, names, seam, more in PAIRS:
+        ids, answers = [ids_of(path, text % word) for word in words], [ids_of(path, name)[0] for name in names]
+        assert len(ids[1]) == len(ids[0]) + more
+        shorter = list(range(len(ids[0])))
+        longer = [i for i in range(len(ids[1])) if not seam <= i < seam + more]
+        yield (*answers, ids[0], ids[1], shorter, longer)
+        yield (*answers[::-1], ids[1], ids[0], longer, shorter)
+
+
+def take_hook(layer, head, donor, to, back):
+    """z of the head at positions `to` becomes the donor's at `back`; elsewhere it stays what it is in this run."""
+    def hook(z, hook):
+        z[0, to, head] = donor[hook.name][0, back, head]
+        return z
+    return f"blocks.{layer}.attn.hook_z", hook
+
+
+def take_each(model, ids, a, b, donor, to, back):
+    return np.array([difference(hooked(model, ids, [take_hook(i, h, donor, to, back)]), a, b)
+                     for i in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)])
+
+
+def write_pairs(folder):
+    (folder / "pairs.txt").write_text("".join(pair[0] + "\n" for pair in PAIRS))
+    return folder / "pairs.txt"
+
+
 def test_resample_over_pairs():
-    """Every head takes what it is in the twin."""
+    """Every head, and heads of several layers together, take what they are in the twin."""
     with common.scratch() as folder:
         config, path = with_tokenizer(folder, 8)
+        model, pairs, heads = lens(config, path), write_pairs(folder), ((0, 1), (1, 2), (2, 0), (2, 3))
+        want, together, n = 0, 0, 2 * len(PAIRS)
+        for a, b, ids, other, to, back in wordings(path):
+            donor = clean(model, other)[1]
+            want = want + take_each(model, ids, a, b, donor, to, back) / n
+            together += difference(hooked(model, ids, [take_hook(*at, donor, to, back) for at in heads]), a, b) / n
+        words = ["ablate", "-m", path, "--pairs", pairs, "--how", "resample"]
+        got = ask(*words)
+        assert (got["n_texts"], got["n_aligned"], got["skipped"]) == (10, 6, []), got
+        compare("resampled from the twin", values(got), want)
+        got = ask(*words, "--no-controls", "--heads", ",".join(f"L{i}H{h}" for i, h in heads))
+        compare("heads together resampled from the twin", [values(got, "set")[0], 0], [together, 0])
+
+
+def test_resample_from_a_donor_of_another_length():
+    with common.scratch() as folder:
+        config, path = with_tokenizer(folder, 7)
         model = lens(config, path)
-        pairs = folder / "pairs.txt"
-        pairs.write_text("When [a:Mary] and [b:John] ran, {John|Mary} gave a cup [q:to]\n"
-                         "Then [a:Tom] and [b:Paul] sat and {Paul|Tom} sent a book [q:to]\n")
-        texts = [[f"When Mary and John ran, {s} gave a cup to" for s in ("John", "Mary")],
-                 [f"Then Tom and Paul sat and {s} sent a book to" for s in ("Paul", "Tom")]]
-        names = [[" Mary", " John"], [" Tom", " Paul"]]
-        want = np.zeros(model.cfg.n_layers * model.cfg.n_heads)
-        for pair, name in zip(texts, names):
-            a, b = (ids_of(path, n)[0] for n in name)
-            ids = [ids_of(path, text) for text in pair]
-            for k in (0, 1):
-                donor = clean(model, ids[1 - k])[1]
-                got = sweep(model, ids[k], *((a, b) if k == 0 else (b, a)),
-                            lambda i, h: donor[f"blocks.{i}.attn.hook_z"][0, :, h])
-                want += np.array(got) / 4
-        compare("resampled from the twin", values(ask("ablate", "-m", path, "--pairs", pairs, "--how", "resample")), want)
+        for text, word, other, seam, more in ((PAIRS[2][1], "Victor", "Irene", 7, 1), (PAIRS[3][1], "frightened", "distrusted", 5, 2)):
+            x, y = ids_of(path, text % word), ids_of(path, text % other)
+            longer = [i for i in range(len(y)) if not seam <= i < seam + more]
+            for ids, donor, at, to, back in ((x, y, (word, other), list(range(len(x))), longer),
+                                             (y, x, (other, word), longer, list(range(len(x))))):
+                got = ask("ablate", "-m", path, text % at[0], "--metric", "logit: Mary - John", "--how", "resample",
+                          "--donor", text % at[1])
+                a, b = ids_of(path, " Mary")[0], ids_of(path, " John")[0]
+                compare(f"resampled, {at[0]} from {at[1]}", values(got),
+                        take_each(model, ids, a, b, clean(model, donor)[1], to, back))
 
 
 def patched(model, base, cache, places, a, b, ends):
@@ -346,28 +401,21 @@ def test_cuts():
 
 
 def test_mediation():
-    """Indirect and direct effects of every head over pairs, both orders of each."""
+    """Indirect and direct effects of every head over pairs, both orders of each, twins of unequal lengths among them."""
     with common.scratch() as folder:
         config, path = with_tokenizer(folder, 8)
-        model, pairs = lens(config, path), folder / "pairs.txt"
-        pairs.write_text("When [a:Mary] and [b:John] ran, {John|Mary} gave a cup [q:to]\n"
-                         "Then [a:Tom] and [b:Paul] sat and {Paul|Tom} sent a book [q:to]\n")
-        texts = [[f"When Mary and John ran, {s} gave a cup to" for s in ("John", "Mary")],
-                 [f"Then Tom and Paul sat and {s} sent a book to" for s in ("Paul", "Tom")]]
-        names, n = [[" Mary", " John"], [" Tom", " Paul"]], model.cfg.n_layers * model.cfg.n_heads
-        indirect, direct, total = np.zeros(n), np.zeros(n), 0
-        for pair, name in zip(texts, names):
-            for k in (0, 1):
-                a, b = (ids_of(path, name[k])[0], ids_of(path, name[1 - k])[0])
-                x, y = ids_of(path, pair[k]), ids_of(path, pair[1 - k])
-                (at_x, z_x), (at_y, z_y) = clean(model, x), clean(model, y)
-                start = difference(at_x, a, b)
-                total += (difference(at_y, a, b) - start) / 4
-                indirect += (np.array(sweep(model, x, a, b, lambda i, h: z_y[f"blocks.{i}.attn.hook_z"][0, :, h])) - start) / 4
-                direct += (np.array(sweep(model, y, a, b, lambda i, h: z_x[f"blocks.{i}.attn.hook_z"][0, :, h])) - start) / 4
+        model, pairs = lens(config, path), write_pairs(folder)
+        indirect, direct, total, n = 0, 0, 0, 2 * len(PAIRS)
+        for a, b, x, y, at_x, at_y in wordings(path):
+            (logits_x, z_x), (logits_y, z_y) = clean(model, x), clean(model, y)
+            start = difference(logits_x, a, b)
+            total += (difference(logits_y, a, b) - start) / n
+            indirect = indirect + (take_each(model, x, a, b, z_y, at_x, at_y) - start) / n
+            direct = direct + (take_each(model, y, a, b, z_x, at_y, at_x) - start) / n
         got = ask("patch", "-m", path, "--pairs", pairs)
+        assert (got["n_texts"], got["n_aligned"], got["skipped"]) == (10, 6, []), got
         rows = {(h["layer"], h["head"]): h for h in got["heads"]}
-        rows = [rows[i // model.cfg.n_heads, i % model.cfg.n_heads] for i in range(n)]
+        rows = [rows[i, h] for i in range(model.cfg.n_layers) for h in range(model.cfg.n_heads)]
         compare("total effect", [got["total"], 0], [total, 0])
         compare("indirect effects", [r["indirect"] for r in rows], indirect)
         compare("direct effects", [r["direct"] for r in rows], direct)

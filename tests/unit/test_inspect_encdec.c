@@ -93,7 +93,7 @@ static void test_lab(void **state)
         edits[1].first_pos = N_SOURCE;
         assert_int_equal(hsc_lab_run(lab, variants, N + 1, same_bits, &all, &err), HSC_EINVAL);
         edits[1].first_pos = 0;
-        assert_int_equal(hsc_mediate(lab, lab, 1, 2, &(hsc_mediation){0}, &err), HSC_EUNSUPPORTED);
+        assert_int_equal(hsc_mediate(lab, lab, 1, 2, 0, &(hsc_mediation){0}, &err), HSC_EUNSUPPORTED);
         hsc_lab_free(lab);
     }
     hsc_model_close(model);

@@ -11,12 +11,12 @@
 
 #include <cmocka.h>
 
-enum { N = 13 };
+enum { N = 13, LONGER = 2, SEAM = 5 }; /* the longer text has LONGER tokens more, from SEAM on */
 
 static hsc_error err;
 static hsc_model *model;
 static const hsc_config *config;
-static hsc_token texts[2][N];
+static hsc_token texts[2][N], longer[N + LONGER];
 static int row; /* floats of a row of z */
 
 static hsc_model *open_tiny(tiny_model *m, bool llama)
@@ -29,6 +29,9 @@ static hsc_model *open_tiny(tiny_model *m, bool llama)
     row = hsc_site_row(model, HSC_Z);
     for (int i = 0; i < N; i++) texts[0][i] = texts[1][i] = (hsc_token)((i * 7 + 3) % config->d_vocab);
     texts[1][5] = (texts[1][5] + 11) % config->d_vocab;
+    for (int i = 0; i < N + LONGER; i++)
+        longer[i] = i < SEAM ? texts[0][i] : texts[0][i < SEAM + LONGER ? 0 : i - LONGER];
+    for (int i = SEAM; i <= SEAM + LONGER; i++) longer[i] = (longer[i] + 11 + i) % config->d_vocab;
     return model;
 }
 
@@ -36,9 +39,10 @@ static hsc_model *open_tiny(tiny_model *m, bool llama)
 typedef struct place {
     hsc_site site;
     int layer, first, n; /* numbers of a row; n 0: all */
-    const float *put;    /* [N][width of the row] */
+    const float *put;    /* [n_pos][width of the row] */
     float *take;         /* the same */
     int width;
+    const int *map; /* [n_pos]: the row of `put` for each position, -1: leaves it; NULL: its own */
 } place;
 
 static int at_place(void *user, const hsc_block *b)
@@ -47,14 +51,16 @@ static int at_place(void *user, const hsc_block *b)
     int n = p->n ? p->n : b->row_size;
     for (int r = 0; r < b->n_rows; r++) {
         float *x = b->data + (size_t)r * b->stride + p->first;
-        size_t at = (size_t)(b->first_row + r) * (size_t)p->width + (size_t)p->first;
+        int pos = b->first_row + r, from = p->map ? p->map[pos] : pos;
+        if (from < 0) continue;
+        size_t at = (size_t)from * (size_t)p->width + (size_t)p->first;
         if (p->put) memcpy(x, p->put + at, (size_t)n * sizeof *x);
         if (p->take) memcpy(p->take + at, x, (size_t)n * sizeof *x);
     }
     return 0;
 }
 
-static void run(const hsc_token *ids, place *places, int n, float *logits)
+static void run_any(const hsc_token *ids, int n_tokens, place *places, int n, float *logits)
 {
     hsc_session *s = NULL;
     hsc_view view;
@@ -63,32 +69,47 @@ static void run(const hsc_token *ids, place *places, int n, float *logits)
         assert_int_equal(
             hsc_session_observe(s, &(hsc_observer){places[i].site, places[i].layer, at_place, &places[i]}, &err),
             HSC_OK);
-    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = N}, &err), HSC_OK);
+    assert_int_equal(hsc_forward(s, &(hsc_batch){.ids = ids, .n_tokens = n_tokens}, &err), HSC_OK);
     assert_int_equal(hsc_session_logits(s, &view, &err), HSC_OK);
     if (logits) memcpy(logits, view.data, (size_t)config->d_vocab * sizeof *logits);
     hsc_session_free(s);
 }
 
-/* z of every layer in the plain run of a text: [n_layers][N][row]. */
-static float *plain_z(const hsc_token *ids)
+static void run(const hsc_token *ids, place *places, int n, float *logits)
 {
-    float *z = calloc((size_t)(config->n_layers * N * row), sizeof *z);
+    run_any(ids, N, places, n, logits);
+}
+
+/* z of every layer in the plain run of a text: [n_layers][n_tokens][row]. */
+static float *plain_z_any(const hsc_token *ids, int n_tokens)
+{
+    float *z = calloc((size_t)(config->n_layers * n_tokens * row), sizeof *z);
     place *p = calloc((size_t)config->n_layers, sizeof *p);
     for (int l = 0; l < config->n_layers; l++)
-        p[l] = (place){.site = HSC_Z, .layer = l, .take = z + (size_t)(l * N * row), .width = row};
-    run(ids, p, config->n_layers, NULL);
+        p[l] = (place){.site = HSC_Z, .layer = l, .take = z + (size_t)(l * n_tokens * row), .width = row};
+    run_any(ids, n_tokens, p, config->n_layers, NULL);
     free(p);
     return z;
 }
 
-static hsc_lab *lab_of(int text, hsc_site input)
+static float *plain_z(const hsc_token *ids)
+{
+    return plain_z_any(ids, N);
+}
+
+static hsc_lab *lab_of_any(const hsc_token *ids, int n_tokens, hsc_site input)
 {
     hsc_lab *lab = NULL;
     assert_int_equal(hsc_lab_new(&lab, model, NULL, &err), HSC_OK);
     assert_int_equal(hsc_lab_keep(lab, HSC_Z, -1, &err), HSC_OK);
     if (input != HSC_RESID_POST) assert_int_equal(hsc_lab_keep(lab, input, -1, &err), HSC_OK);
-    assert_int_equal(hsc_lab_text(lab, texts[text], N, &err), HSC_OK);
+    assert_int_equal(hsc_lab_text(lab, ids, n_tokens, &err), HSC_OK);
     return lab;
+}
+
+static hsc_lab *lab_of(int text, hsc_site input)
+{
+    return lab_of_any(texts[text], N, input);
 }
 
 /* Algorithm 1, run by run. */
@@ -99,18 +120,18 @@ static void plain_path(const float *z, const float *other, const hsc_head_place 
         group = config->n_heads / config->n_kv_heads;
     float *arrived = calloc((size_t)(N * width), sizeof *arrived);
     place p[16];
-    p[n++] = (place){HSC_Z, from->layer, from->head * d, d, other + (size_t)(from->layer * N * row), NULL, row};
+    p[n++] = (place){HSC_Z, from->layer, from->head * d, d, other + (size_t)(from->layer * N * row), NULL, row, NULL};
     for (int l = from->layer + 1; l < config->n_layers; l++)
-        p[n++] = (place){HSC_Z, l, 0, 0, z + (size_t)(l * N * row), NULL, row};
+        p[n++] = (place){HSC_Z, l, 0, 0, z + (size_t)(l * N * row), NULL, row, NULL};
     if (!end->n_receivers) {
         run(texts[0], p, n, logits);
     } else {
         const hsc_head_place *to = end->receivers;
         int head = end->input == HSC_Q ? to->head : to->head / group;
-        place take = {end->input, to->layer, head * d, d, NULL, arrived, width};
+        place take = {end->input, to->layer, head * d, d, NULL, arrived, width, NULL};
         p[n++] = take;
         if (to->layer > from->layer) run(texts[0], p, n, NULL);
-        place put = {end->input, to->layer, head * d, d, arrived, NULL, width};
+        place put = {end->input, to->layer, head * d, d, arrived, NULL, width, NULL};
         run(texts[0], &put, to->layer > from->layer, logits);
     }
     free(arrived);
@@ -190,7 +211,7 @@ static void test_mediation(void **unused)
     double *parts[2] = {calloc((size_t)n, sizeof(double)), calloc((size_t)n, sizeof(double))}, ends[2];
     hsc_lab *clean = lab_of(0, HSC_RESID_POST), *other = lab_of(1, HSC_RESID_POST);
     hsc_mediation got = {.indirect = parts[0], .direct = parts[1]};
-    assert_int_equal(hsc_mediate(clean, other, 3, 5, &got, &err), HSC_OK);
+    assert_int_equal(hsc_mediate(clean, other, 3, 5, 0, &got, &err), HSC_OK);
     for (int t = 0; t < 2; t++) {
         run(texts[t], NULL, 0, logits);
         ends[t] = lead(logits);
@@ -199,12 +220,12 @@ static void test_mediation(void **unused)
     for (int i = 0; i < n; i++) {
         for (int t = 0; t < 2; t++) { /* text t with the head as it is in the other */
             int layer = i / config->n_heads, head = i % config->n_heads;
-            place p = {HSC_Z, layer, head * d, d, z[1 - t] + (size_t)(layer * N * row), NULL, row};
+            place p = {HSC_Z, layer, head * d, d, z[1 - t] + (size_t)(layer * N * row), NULL, row, NULL};
             run(texts[t], &p, 1, logits);
             assert_true(parts[t][i] == lead(logits) - ends[0]);
         }
     }
-    assert_int_equal(hsc_mediate(clean, other, 3, config->d_vocab, &got, &err), HSC_EINVAL);
+    assert_int_equal(hsc_mediate(clean, other, 3, config->d_vocab, 0, &got, &err), HSC_EINVAL);
     for (int t = 0; t < 2; t++) {
         free(z[t]);
         free(parts[t]);
@@ -214,6 +235,69 @@ static void test_mediation(void **unused)
     hsc_lab_free(other);
     hsc_model_close(model);
     tiny_remove(&m);
+}
+
+/* Both effects of every head between `texts[0]` and `longer` with the seam at `seam`, against plain runs. */
+static void check_seam(int seam)
+{
+    const hsc_token *ids[2] = {texts[0], longer};
+    const int lengths[2] = {N, N + LONGER};
+    int n = config->n_layers * config->n_heads, d = config->d_head, maps[2][N + LONGER], differ = 0;
+    for (int i = 0; i < N; i++) maps[0][i] = i < seam ? i : i + LONGER;
+    for (int i = 0; i < N + LONGER; i++) maps[1][i] = i < seam ? i : i < seam + LONGER ? -1 : i - LONGER;
+    float *logits = calloc((size_t)config->d_vocab, sizeof *logits), *z[2];
+    double *parts[4], ends[2];
+    for (int i = 0; i < 4; i++) parts[i] = calloc((size_t)n, sizeof *parts[i]);
+    for (int t = 0; t < 2; t++) {
+        z[t] = plain_z_any(ids[t], lengths[t]);
+        run_any(ids[t], lengths[t], NULL, 0, logits);
+        ends[t] = lead(logits);
+    }
+    hsc_lab *labs[2] = {lab_of(0, HSC_RESID_POST), lab_of_any(longer, N + LONGER, HSC_RESID_POST)};
+    hsc_mediation got = {.indirect = parts[0], .direct = parts[1]}, back = {.indirect = parts[2], .direct = parts[3]};
+    assert_int_equal(hsc_mediate(labs[0], labs[1], 3, 5, seam, &got, &err), HSC_OK);
+    assert_int_equal(hsc_mediate(labs[1], labs[0], 5, 3, seam, &back, &err), HSC_OK);
+    assert_true(got.clean == ends[0] && got.other == ends[1] && back.clean == -ends[1] && back.other == -ends[0]);
+    for (int i = 0; i < n; i++) {
+        for (int t = 0; t < 2; t++) {
+            int layer = i / config->n_heads;
+            place p = {
+                HSC_Z, layer,  i % config->n_heads * d, d, z[1 - t] + (size_t)(layer * lengths[1 - t] * row), NULL,
+                row,   maps[t]};
+            run_any(ids[t], lengths[t], &p, 1, logits);
+            assert_true(parts[t][i] == lead(logits) - ends[0]);
+            differ += lead(logits) != ends[t];
+            double turned = got.other - got.clean - parts[t][i]; /* the mirror's, which adds in another order */
+            assert_float_equal(parts[3 - t][i], turned, 1e-12);
+        }
+    }
+    assert_int_equal(differ, 2 * n);
+    for (int i = 0; i < 4; i++) free(parts[i]);
+    for (int t = 0; t < 2; t++) free(z[t]);
+    for (int t = 0; t < 2; t++) hsc_lab_free(labs[t]);
+    free(logits);
+}
+
+static void test_mediation_of_lengths(void **unused)
+{
+    (void)unused;
+    for (int llama = 0; llama < 2; llama++) {
+        tiny_model m;
+        int seam;
+        open_tiny(&m, llama);
+        assert_int_equal(hsc_align(texts[0], N, longer, N + LONGER, -1, &seam, &err), HSC_OK);
+        assert_int_equal(seam, SEAM);
+        check_seam(seam);
+        check_seam(0);        /* counted from the end throughout */
+        check_seam(SEAM + 2); /* behind the first difference, which then meets its like */
+        hsc_lab *labs[2] = {lab_of(0, HSC_RESID_POST), lab_of_any(longer, N + LONGER, HSC_RESID_POST)};
+        assert_int_equal(hsc_mediate(labs[0], labs[1], 3, 5, N, &(hsc_mediation){0}, &err), HSC_EINVAL);
+        assert_non_null(strstr(err.message, "seam 13 is not within texts of 13 and 15 tokens"));
+        assert_int_equal(hsc_mediate(labs[0], labs[1], 3, 5, -1, &(hsc_mediation){0}, &err), HSC_EINVAL);
+        for (int t = 0; t < 2; t++) hsc_lab_free(labs[t]);
+        hsc_model_close(model);
+        tiny_remove(&m);
+    }
 }
 
 typedef struct rows {
@@ -294,6 +378,7 @@ static void test_refused(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_paths), cmocka_unit_test(test_mediation),
-                                       cmocka_unit_test(test_knock_out), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_mediation_of_lengths), cmocka_unit_test(test_knock_out),
+                                       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
