@@ -14,7 +14,8 @@ static const hsc__option options[] = {
            "is an id."),
     HSC__OPTION_HEADING("Two texts"),
     OPTION("corrupted", 0, HSC__OPT_TEXT, "TEXT", corrupted, 0, 0,
-           "The other text: as many tokens as TEXT, a word or two exchanged."),
+           "The other text: TEXT with a word or two exchanged. Where one word has more tokens than the other, they are "
+           "aligned from their end."),
     OPTION("noise", 0, HSC__OPT_FLAG, NULL, noise, 0, 0,
            "Patch the corrupted run into the clean one. Default: the clean run into the corrupted one (denoising)."),
     OPTION(
@@ -222,6 +223,18 @@ static hsc_status name_rows(hsc__patch *j, hsc_error *err)
     return hsc__tokens_from_ids(&j->tokens, tokenizer, &ids, err);
 }
 
+/* Tables of weights and paths take every position from its own. */
+static hsc_status align(hsc__patch *j, const hsc__item *x, const hsc__item *y, hsc_error *err)
+{
+    bool own = j->mode == HSC__PATCH_PATHS || hsc_site_is_map(j->site), of_source = hsc_site_is_of_source(j->site);
+    int n = x->source ? x->n_source : x->n_tokens, m = x->source ? y->n_source : y->n_tokens;
+    HSC_FAIL_IF(own && n != m, HSC_EINVAL,
+                "the texts have %d and %d tokens: %s wants as many in both, each position takes from its own", n, m,
+                j->mode == HSC__PATCH_PATHS ? "--path" : hsc_site_name(j->site));
+    return hsc_align(of_source ? x->source : x->ids, hsc__patch_rows(j, x), of_source ? y->source : y->ids,
+                     hsc__patch_rows(j, y), -1, &j->seam, err);
+}
+
 static hsc_status read_texts(hsc__patch *j, const hsc__args *args, hsc_error *err)
 {
     const hsc__patch_options *v = j->options;
@@ -235,9 +248,7 @@ static hsc_status read_texts(hsc__patch *j, const hsc__args *args, hsc_error *er
     else if (v->corrupted && !reads_source)
         HSC_TRY(hsc__items_add_text(&j->items, &j->opened, v->corrupted, strlen(v->corrupted), flags, err));
     hsc__item *clean = &j->items.list[0], *other = &j->items.list[j->items.n - 1];
-    int n = reads_source ? clean->n_source : clean->n_tokens, m = reads_source ? other->n_source : other->n_tokens;
-    HSC_FAIL_IF(n != m, HSC_EINVAL,
-                "the texts have %d and %d tokens: each position is patched by its own, so they must be as many", n, m);
+    if (j->mode != HSC__PATCH_CUTS) HSC_TRY(align(j, clean, other, err));
     HSC_TRY(hsc__metric_tokens(&j->metric, &j->opened, &clean->a, &clean->b, err));
     other->a = clean->a;
     other->b = clean->b;

@@ -47,7 +47,8 @@ typedef struct hsc__patch {
     hsc__patch_cols cols;
     int n_layers, n_cols;
     double clean, corrupted;
-    double *cells; /* [n_layers][n_cols] */
+    int seam;      /* where texts of different lengths are aligned (hsc_align) */
+    double *cells; /* [n_layers][n_cols]; NaN: a position that the other text has not */
 } hsc__patch;
 
 hsc_status hsc__patch_run(hsc__patch *job, hsc_error *err);

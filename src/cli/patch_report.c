@@ -41,6 +41,17 @@ static void add_cut(const hsc__patch *j, hsc__string *out)
     hsc__string_text(out, j->options->no_renorm ? " (weights become 0)" : " (the rest of the row sums to 1)");
 }
 
+/* Texts of different lengths are said to be aligned. */
+static void add_lengths(const hsc__patch *j, hsc__string *out)
+{
+    int n = hsc__patch_rows(j, &j->items.list[0]), m = hsc__patch_rows(j, &j->items.list[1]);
+    if (j->mode != HSC__PATCH_CUTS && n != m)
+        hsc__string_printf(out,
+                           "texts of %d and %d tokens, aligned by span: from position %d on counted from the end\n", n,
+                           m, j->seam);
+    hsc__string_text(out, "\n");
+}
+
 static void add_header(const hsc__patch *j, hsc__string *out)
 {
     hsc__string_printf(out, "%s: ", j->opened.name);
@@ -65,8 +76,9 @@ static void add_header(const hsc__patch *j, hsc__string *out)
     else
         hsc__string_printf(out,
                            ": clean %.4f, corrupted %.4f logits\ncells: (patched - corrupted) / (clean - corrupted); 0 "
-                           "is the corrupted run, 1 the clean one\n\n",
+                           "is the corrupted run, 1 the clean one\n",
                            j->clean, j->corrupted);
+    add_lengths(j, out);
 }
 
 static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *out, hsc_error *err)
@@ -95,6 +107,7 @@ static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *o
                            .values = j->cells,
                            .row_letter = 'L',
                            .col_letter = j->cols == HSC__COLS_KV_HEADS ? 'K' : 'H',
+                           .blank_title = "no such token in the other text",
                            .col_labels = j->cols == HSC__COLS_POSITIONS ? j->tokens.texts
                                          : j->cols == HSC__COLS_LAYER   ? &all
                                                                         : NULL};
@@ -131,12 +144,14 @@ static void add_cell(const hsc__patch *j, hsc__string *out, int i)
 /* The cells farthest from where the run started: from 0, but with --noise from 1. */
 static void add_top(const hsc__patch *j, hsc__string *out)
 {
-    int n = j->n_layers * j->n_cols, top = j->options->top;
+    int n = j->n_layers * j->n_cols, top = j->options->top, n_real = 0;
     double last = INFINITY, start = j->mode != HSC__PATCH_CUTS && j->options->noise ? 1 : 0;
     int last_cell = -1;
-    hsc__string_printf(out, "\nThe %d cell%s of %d farthest from %.0f, where the run starts:\n", n < top ? n : top,
-                       HSC__PLURAL((n < top ? n : top)), n, start);
-    for (int row = 0; row < top && row < n; row++) {
+    for (int i = 0; i < n; i++) n_real += !isnan(j->cells[i]);
+    if (top > n_real) top = n_real;
+    hsc__string_printf(out, "\nThe %d cell%s of %d farthest from %.0f, where the run starts:\n", top, HSC__PLURAL(top),
+                       n_real, start);
+    for (int row = 0; row < top; row++) {
         int best = -1;
         for (int i = 0; i < n; i++) {
             double size = fabs(j->cells[i] - start);
@@ -205,6 +220,11 @@ static void set_mode(const hsc__patch *j, json_t *root)
         return;
     }
     json_object_set_new(root, "corrupted", hsc__json_number(j->corrupted));
+    if (j->mode == HSC__PATCH_PLACES) {
+        int n = hsc__patch_rows(j, &j->items.list[0]), m = hsc__patch_rows(j, &j->items.list[1]);
+        json_object_set_new(root, "n_rows", json_pack("[i,i]", n, m));
+        if (n != m) json_object_set_new(root, "seam", json_integer(j->seam));
+    }
     json_object_set_new(root, "direction", json_string(j->options->noise ? "noise" : "denoise"));
     if (j->mode == HSC__PATCH_PLACES) {
         json_object_set_new(root, "site", json_string(hsc_site_name(j->site)));

@@ -45,59 +45,94 @@ static hsc_status run_text(const hsc__patch *j, hsc_lab *lab, int item, double *
 static int first_difference(const hsc__patch *j)
 {
     const hsc__item *x = &j->items.list[0], *y = &j->items.list[1];
-    int n = 0;
+    int n = 0, shorter = x->n_tokens < y->n_tokens ? x->n_tokens : y->n_tokens;
     if (!j->opened.config->causal || x->source) return 0;
-    while (n < x->n_tokens - 1 && x->ids[n] == y->ids[n]) n++;
+    while (n < shorter - 1 && x->ids[n] == y->ids[n]) n++;
     return n;
 }
 
+/* What the rows of the run that is patched take from the other. */
+static int find_rows(const hsc__patch *j, hsc_rows rows[2])
+{
+    bool noise = j->options->noise;
+    int target = hsc__patch_rows(j, &j->items.list[!noise]), source = hsc__patch_rows(j, &j->items.list[noise]);
+    return hsc_align_rows(target, source, j->seam, rows);
+}
+
+/* The same of one cell: of a position of the clean text its like, none or one; else all that can differ. */
+static int cell_rows(const hsc__patch *j, int col, hsc_rows rows[2])
+{
+    int n = find_rows(j, rows), n_kept = 0, same = first_difference(j);
+    bool positions = j->cols == HSC__COLS_POSITIONS;
+    for (int i = 0; i < n; i++) {
+        hsc_rows r = rows[i];
+        int at = positions                       ? col - (j->options->noise ? r.to : r.from)
+                 : r.to == r.from && same > r.to ? same - r.to
+                                                 : 0;
+        if (at < 0 || at >= r.n) continue;
+        rows[n_kept++] = (hsc_rows){r.to + at, r.from + at, positions ? 1 : r.n - at};
+    }
+    return n_kept;
+}
+
 /* The edit of a cell: what the view of the other run holds there. A head of a table of weights is a whole plane. */
-static hsc_status fill_edit(const hsc__patch *j, const hsc_view *view, int layer, int col, hsc_edit *e, hsc_error *err)
+static hsc_status fill_edit(const hsc__patch *j, const hsc_view *view, const hsc_rows *rows, int layer, int col,
+                            hsc_edit *e, hsc_error *err)
 {
     bool table = hsc_site_is_map(j->site);
     size_t row = table ? (size_t)view->shape[2] : (size_t)hsc_site_row(j->opened.model, j->site);
-    *e = (hsc_edit){.site = j->site, .layer = layer, .first_pos = first_difference(j), .stride = row};
-    e->values = view->data + (size_t)e->first_pos * row;
-    if (j->cols == HSC__COLS_POSITIONS) {
-        e->first_pos = col;
-        e->n_pos = 1;
-        e->values = view->data + (size_t)col * row;
-    } else if (table) {
+    *e = (hsc_edit){.site = j->site, .layer = layer, .first_pos = rows->to, .n_pos = rows->n, .stride = row};
+    e->values = view->data + (size_t)rows->from * row;
+    if (j->cols == HSC__COLS_POSITIONS || j->cols == HSC__COLS_LAYER) return HSC_OK;
+    if (table) {
         e->head = col;
         e->values += (size_t)col * (size_t)view->shape[1] * row;
-    } else if (j->cols != HSC__COLS_LAYER) {
-        hsc_edit part;
-        HSC_TRY(hsc_edit_head(&part, j->opened.model, j->site, layer, col, err));
-        e->first = part.first;
-        e->n = part.n;
-        e->values += part.first;
+        return HSC_OK;
     }
+    hsc_edit part;
+    HSC_TRY(hsc_edit_head(&part, j->opened.model, j->site, layer, col, err));
+    e->first = part.first;
+    e->n = part.n;
+    e->values += part.first;
     return HSC_OK;
 }
+
+enum { STRETCHES = 2 }; /* edits of a cell at most */
 
 static hsc_status fill_edits(const hsc__patch *j, const hsc_lab *source, hsc_edit *edits, hsc_variant *variants,
                              hsc_error *err)
 {
+    hsc_rows rows[STRETCHES];
     for (int layer = 0; layer < j->n_layers; layer++) {
         hsc_view view;
         HSC_TRY(hsc_lab_clean(source, j->site, layer, &view, err));
         for (int col = 0; col < j->n_cols; col++) {
-            int i = layer * j->n_cols + col;
-            HSC_TRY(fill_edit(j, &view, layer, col, &edits[i], err));
-            variants[i] = (hsc_variant){&edits[i], 1};
+            int i = layer * j->n_cols + col, n = cell_rows(j, col, rows);
+            for (int k = 0; k < n; k++)
+                HSC_TRY(fill_edit(j, &view, &rows[k], layer, col, &edits[STRETCHES * i + k], err));
+            variants[i] = (hsc_variant){&edits[STRETCHES * i], n};
         }
     }
     return HSC_OK;
 }
 
+/* A position without its like cannot be patched. */
+static void leave_blank(hsc__patch *j)
+{
+    hsc_rows rows[STRETCHES];
+    for (int i = 0; i < j->n_layers * j->n_cols; i++)
+        if (!cell_rows(j, i % j->n_cols, rows)) j->cells[i] = NAN;
+}
+
 static hsc_status patch_all(hsc__patch *j, const hsc_lab *source, hsc_lab *target, hsc_error *err)
 {
     size_t n = (size_t)j->n_layers * (size_t)j->n_cols;
-    hsc_edit *edits = hsc__calloc(n, sizeof *edits);
+    hsc_edit *edits = hsc__calloc(STRETCHES * n, sizeof *edits);
     hsc_variant *variants = hsc__calloc(n, sizeof *variants);
-    hsc_status status = edits && variants ? HSC_OK : hsc__fail_memory(err, n * sizeof *edits, "patches");
+    hsc_status status = edits && variants ? HSC_OK : hsc__fail_memory(err, STRETCHES * n * sizeof *edits, "patches");
     if (status == HSC_OK) status = fill_edits(j, source, edits, variants, err);
     if (status == HSC_OK) status = hsc_lab_run(target, variants, (int)n, take_share, j, err);
+    if (status == HSC_OK) leave_blank(j);
     hsc__free(edits);
     hsc__free(variants);
     return status;

@@ -123,9 +123,43 @@ class Patch(ProgramTest):
         file.write_text(lines[3] + "\n")
         self.bad(1, "patch", "-m", STORIES, "--pairs", file, says=["no text has a twin to take from; line 1: its twin"])
 
+    def test_texts_of_unequal_lengths(self):
+        """Patched before the first layer, a position of a model that rotates is the other text's token there."""
+        metric = ("--metric", "logit: #500 - #400")
+        clean, corrupted = (1, 300, 401, 402, 403, 404), (1, 300, 350, 403, 404)
+
+        def patch(*words, first=clean, second=corrupted):
+            ids = [",".join(map(str, x)) for x in (first, second)]
+            return self.json("patch", "-m", STORIES, *metric, "--ids", ids[0], "--corrupted-ids", ids[1], *words)
+
+        def share(got, mixed):
+            value = patch(first=mixed, second=(*mixed[:-1], 405))["clean"]
+            return (value - got["corrupted"]) / (got["clean"] - got["corrupted"])
+
+        for words, mixed in (((), (1, 300, 402, 403, 404)), (("--noise",), (1, 300, 401, 350, 403, 404))):
+            got = patch(*words)
+            self.assertEqual((got["n_rows"], got["seam"]), ([6, 5], 2))
+            row = got["cells"][0]
+            self.assertEqual([c is None for c in row], [False, False, True, False, False, False])
+            self.assertAlmostEqual(row[3], share(got, mixed), delta=1e-5)
+            for same in (0, 1, 4, 5):  # the same token in both
+                self.assertAlmostEqual(row[same], float("--noise" in words), delta=1e-5)
+            whole = patch(*words, "--by", "layer")
+            self.assertAlmostEqual(whole["cells"][0][0], share(whole, mixed), delta=1e-5)
+            for cells in patch(*words, "--site", "z")["cells"]:
+                self.assertNotIn(None, cells)
+        ids = ("--ids", "1,300,401,402,403,404", "--corrupted-ids", "1,300,350,403,404")
+        text = self.good("patch", "-m", STORIES, *metric, *ids, "--plot", self.folder / "m.svg")
+        for words in ("6 and 5 tokens, aligned by span: from position 2 on", "of 25 farthest"):
+            self.assertIn(words, text)
+        self.assertIn("no such token in the other text", (self.folder / "m.svg").read_text())
+        for words in (("--site", "pattern"), ("--path", "end")):
+            self.bad(1, "patch", "-m", STORIES, *metric, *ids, *words, says=["6 and 5 tokens", words[-1].replace("end", "--path")])
+        self.bad(1, "patch", "-m", STORIES, *metric, "--ids", "1,2,3,4", "--corrupted-ids", "1,2,4", says=["a word more"])
+
     def test_refused(self):
         self.bad(1, *WORDS[:-1], IDS, says=["no difference"])
-        self.bad(1, *WORDS[:-1], "1,2", says=["7 and 2 tokens"])
+        self.bad(1, *WORDS[:-1], "2,3", says=["7 and 2 tokens", "no frame"])
         self.bad(2, *WORDS[:-2], says=["--corrupted"])
         self.bad(2, *WORDS[:3], "--metric", "loss", *WORDS[5:], says=["'loss'"])
 
