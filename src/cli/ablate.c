@@ -13,7 +13,8 @@ static const hsc__option options[] = {
         "\"logit: dog - cat\": the logit of one token minus that of another, where the text goes on; \"logit: dog\"; "
         "or \"loss\": mean negative log probability of the text's own tokens. A word is the token with a blank "
         "before it, if there is one; \"in quotes\" as it stands; #123 is an id."),
-    OPTION("file", 'f', HSC__OPT_TEXT, "FILE", file, 0, 0, "Texts, one a line, instead of TEXT; the metric is loss."),
+    OPTION("file", 'f', HSC__OPT_TEXT, "FILE", file, 0, 0,
+           "Texts, one a line, instead of TEXT. Without --metric it is loss; a logit is where each text goes on."),
     OPTION("pairs", 0, HSC__OPT_TEXT, "FILE", pairs, 0, 0,
            "Pairs as scan reads them, marked text or JSONL: each wording up to its query is a prompt, its answer the "
            "candidate that it means. Or JSONL with \"prompt\", \"right\" and \"wrong\". The metric is the logit of the "
@@ -40,8 +41,8 @@ static const hsc__option options[] = {
     OPTION("heads", 0, HSC__OPT_HEADS, "HEADS", heads, 0, 0, "These heads together: L3H1,L4H2."),
     OPTION("attn", 0, HSC__OPT_LAYERS, "LAYERS", attn, 0, 0, "The attention of these layers, with what is named else."),
     OPTION("mlp", 0, HSC__OPT_LAYERS, "LAYERS", mlp, 0, 0, "The MLPs of these layers, with what is named else."),
-    OPTION("neurons", 0, HSC__OPT_HEADS, "NEURONS", neurons, 0, 0,
-           "These neurons of the MLPs (written like heads: L3H1500 is neuron 1500 of L3), with what is named else."),
+    OPTION("neurons", 0, HSC__OPT_NEURONS, "NEURONS", neurons, 0, 0,
+           "These neurons of the MLPs, L3N1500,L4N7, with what is named else."),
     OPTION("then", 0, HSC__OPT_TEXT, "HEADS|all", then, 0, 0,
            "After the set is ablated, ablate each of these heads too: a head that counts for more then than alone may "
            "stand in for the set (a backup head)."),
@@ -156,6 +157,7 @@ static int check(hsc__ablate *j, const hsc__args *args)
     if (status != HSC__CLI_GO_ON) return status;
     if (set && v->sweep) return hsc__cli_misuse(&command, "--sweep takes parts in turn, a named set goes together");
     if (v->per_token && !set) return hsc__cli_misuse(&command, "--per-token wants a set: --heads, --attn, --mlp");
+    if (v->per_token && v->csv) return hsc__cli_misuse(&command, "--per-token has no CSV: --json has every token");
     if (v->then && !set) return hsc__cli_misuse(&command, "--then comes after a set: name it with --heads, for one");
     if ((v->how == HSC__ABLATE_MEAN) != (v->corpus != NULL))
         return hsc__cli_misuse(&command, "--how mean and --corpus FILE go together");

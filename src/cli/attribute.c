@@ -306,19 +306,28 @@ static hsc_status show_map(const void *user, const char *path, hsc__string *out,
     return status;
 }
 
+/* The metric and where it is asked for. */
+static void describe_metric(const job *j, hsc__string *out)
+{
+    hsc__metric_name(out, &j->metric);
+    if (j->v->pairs || j->r.pos == j->r.n_tokens - 1) hsc__string_text(out, " at the last token");
+    else hsc__string_printf(out, " at position %d", j->r.pos);
+}
+
 static void add_header(const job *j, hsc__string *out)
 {
     hsc__string_printf(out, "%s: direct logit attribution, compute %s\n", j->r.opened.name,
                        hsc_compute_name((hsc_compute)j->v->r.compute));
     hsc__string_text(out, "taken apart: ");
-    hsc__metric_describe(out, &j->metric);
+    describe_metric(j, out);
     if (j->v->pairs) {
         hsc__string_text(out, "\n");
         hsc__items_describe(out, &j->items, j->n_clusters);
         hsc__string_printf(out, "as it is, the model answers rightly %d of %zu time%s (%.0f %%)\n", j->n_right,
                            j->items.n, HSC__PLURAL(j->items.n), 100.0 * j->n_right / (double)j->items.n);
     } else {
-        hsc__string_printf(out, ", at position %d ", j->r.pos);
+        if (j->r.pos == j->r.n_tokens - 1) hsc__string_printf(out, ", at position %d", j->r.pos);
+        hsc__string_text(out, " ");
         hsc__text_repr(out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
         hsc__string_text(out, "\n");
     }
@@ -388,7 +397,7 @@ static json_t *make_json(const void *user)
     const job *j = user;
     hsc__string metric = {0};
     json_t *parts = json_array();
-    hsc__metric_describe(&metric, &j->metric);
+    describe_metric(j, &metric);
     for (int i = 0; i < j->first.n_parts; i++) json_array_append_new(parts, json_part(j, i));
     json_t *root = json_pack("{s:o,s:s,s:s,s:I,s:i,s:o,s:o}", "model", hsc__json_model(&j->r.opened), "compute",
                              hsc_compute_name((hsc_compute)j->v->r.compute), "metric", metric.data, "n_texts",

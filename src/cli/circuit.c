@@ -186,9 +186,9 @@ static hsc_circuit_options run_options(job *j, const token_list *inputs, const c
 static hsc_status run_head(job *j, hsc_error *err)
 {
     int layer = j->head.layer, head = j->head.head;
-    HSC_TRY(read_words(j, err));
     hsc_circuit_options o = run_options(j, &j->names, "words");
     if (j->names.n) HSC_TRY(hsc_circuit_run(j->opened.model, layer, head, &o, &j->named, err));
+    HSC_TRY(read_words(j, err));
     o = run_options(j, j->words.n ? &j->words : &j->all, "words");
     o.keys = j->all.ids;
     o.n_keys = (int)j->all.n;

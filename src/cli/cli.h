@@ -101,6 +101,7 @@ typedef enum {
     HSC__OPT_LAYERS,  /* hsc__layers */
     HSC__OPT_HEAD,    /* hsc__head */
     HSC__OPT_HEADS,   /* hsc__heads */
+    HSC__OPT_NEURONS, /* hsc__heads: L4N1500, and L4H1500 */
     HSC__OPT_CHOICE,  /* int: which of the words in `value`, "fixed|max|row", was given; from 0 */
     HSC__OPT_HEADING, /* none: `name` is a heading of the help */
 } hsc__option_kind;

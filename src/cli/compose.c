@@ -211,7 +211,7 @@ static int print_text(const job *j)
     hsc_error err = {0};
     hsc_status status = HSC_OK;
     hsc__string_printf(&out,
-                       "%s: composition of heads by their weights, the norm before attention folded in\n"
+                       "%s: composition of heads by their weights, a norm before attention folded in\n"
                        "a head turned at random would score %.4f, 1 / sqrt(%d)\n",
                        j->opened.name, baseline(j), j->opened.config->d_model);
     for (int kind = 0; kind < HSC_N_COMPOSES && status == HSC_OK; kind++) {

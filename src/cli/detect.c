@@ -54,14 +54,24 @@ static const hsc__command command = {
     .of_encoder = true,
 };
 
+static int no_detector(const hsc__command *of, const char *by)
+{
+    const char *names[HSC_N_DETECTORS];
+    for (int d = 0; d < HSC_N_DETECTORS; d++) names[d] = hsc_detector_name((hsc_detector)d);
+    const char *nearest = hsc__cli_nearest(by, names, sizeof *names, HSC_N_DETECTORS);
+    if (strcmp(by, "distance") == 0)
+        return hsc__cli_misuse(of, "--by distance: distances rank no heads; they stand below those of any --by");
+    if (nearest) return hsc__cli_misuse(of, "--by %s: did you mean %s?", by, nearest);
+    return hsc__cli_misuse(of, "--by %s: there is no such detector; there are" NAMES, by);
+}
+
 int hsc__detect_check(const hsc__command *of, const hsc__detect_options *o)
 {
     if (o->json && o->csv) return hsc__cli_misuse(of, "--json and --csv: one of the two");
     if (hsc__check_plot(of, o->plot) != HSC__CLI_GO_ON) return HSC__EXIT_USAGE;
     if (o->db && !*o->db) return hsc__cli_misuse(of, "--db is empty: nothing would be kept");
     for (int d = 0; o->by; d++) {
-        if (d == HSC_N_DETECTORS)
-            return hsc__cli_misuse(of, "--by %s: there is no such detector; there are" NAMES, o->by);
+        if (d == HSC_N_DETECTORS) return no_detector(of, o->by);
         if (strcmp(o->by, hsc_detector_name((hsc_detector)d)) == 0) break;
     }
     return hsc__pass_check(of, &o->pass);

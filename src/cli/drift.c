@@ -34,7 +34,7 @@ static const hsc__command command = {
                 "headscope drift SmolLM2-135M SmolLM2.gguf --plot drift.png",
     .min_args = 2,
     .max_args = 3,
-    .missing = "two files of a model are wanted",
+    .missing = "two files of a model are wanted, one after the other and without -m",
     .encoder_decoders = true,
     .of_encoder = true,
 };
@@ -93,11 +93,30 @@ static void add_row(const comparison *c, int head, hsc__string *out)
     hsc__string_text(out, "\n");
 }
 
+/* The last n parts of a path: what a title has room for. */
+static const char *path_end(const char *path, int n)
+{
+    size_t at = strlen(path);
+    while (at > 1 && path[at - 1] == '/') at--; /* a folder's closing stroke */
+    for (; at > 0; at--)
+        if (path[at - 1] == '/' && --n == 0) break;
+    return path + at;
+}
+
+/* As little of both paths as tells them apart. */
+static void add_names(const comparison *c, hsc__string *out)
+{
+    const char *a = c->a.opened.path, *b = c->b.opened.path;
+    int n = 1;
+    while (strcmp(a, b) != 0 && strcmp(path_end(a, n), path_end(b, n)) == 0) n++;
+    hsc__string_printf(out, "%s, %s", path_end(a, n), path_end(b, n));
+}
+
 static hsc_status draw(const comparison *c, hsc__string *out, hsc_error *err)
 {
     hsc__string title = {0};
-    hsc__string_printf(&title, "%s, %s%s: Jensen-Shannon distance", c->a.opened.path, c->b.opened.path,
-                       hsc__cli_stack(&c->a.opened));
+    add_names(c, &title);
+    hsc__string_printf(&title, "%s: Jensen-Shannon distance", hsc__cli_stack(&c->a.opened));
     hsc__head_map map = {title.data, "distance", c->a.counts.n_layers, c->a.counts.n_heads, c->values};
     hsc_status status = title.failed ? hsc__fail_memory(err, 1, "the title")
                         : out        ? hsc__head_map_show(out, &map, err)

@@ -46,6 +46,14 @@ static bool read_id(const char *digits, size_t n, int n_vocab, hsc_token *out)
     return n > 0 && id < n_vocab;
 }
 
+/* What was perhaps meant by a word that is several tokens: two words. */
+static const char *hint_of(const char *option, const char *word, size_t n)
+{
+    bool metric = strcmp(option, "--metric") == 0;
+    if (metric && memchr(word, '-', n)) return "; a difference has blanks around the minus, \"logit: A - B\"";
+    return !metric && memchr(word, ',', n) ? "; several words want the option several times" : "";
+}
+
 hsc_status hsc__cli_word(const hsc__opened *opened, const char *option, const char *word, size_t n, hsc_token *out,
                          hsc_error *err)
 {
@@ -73,11 +81,19 @@ hsc_status hsc__cli_word(const hsc__opened *opened, const char *option, const ch
     hsc__string_free(&spaced);
     HSC_FAIL_IF(!found, HSC_EINVAL,
                 "%s: '%.*s' is %zu tokens of this model, a logit belongs to one: take another word, or its "
-                "token by number (#123)",
-                option, (int)n, word, pieces);
+                "token by number (#123)%s",
+                option, (int)n, word, pieces, hint_of(option, word, n));
     HSC_FAIL_IF(*out >= opened->config->d_vocab, HSC_EINVAL,
                 "%s: '%.*s' is token #%d of the tokenizer, the model has #0 to #%d", option, (int)n, word, (int)*out,
                 opened->config->d_vocab - 1);
+    return HSC_OK;
+}
+
+hsc_status hsc__cli_has_logits(const hsc__opened *opened, hsc_error *err)
+{
+    HSC_FAIL_IF(!hsc_model_has_site(opened->model, HSC_LOGITS), HSC_EUNSUPPORTED,
+                "%s (%s) has no output matrix, so it makes no logits, and there is no answer or loss to measure",
+                opened->name, opened->config->arch);
     return HSC_OK;
 }
 
@@ -85,6 +101,7 @@ hsc_status hsc__metric_tokens(const hsc__metric *metric, const hsc__opened *open
                               hsc_error *err)
 {
     *a = *b = 0;
+    HSC_TRY(hsc__cli_has_logits(opened, err));
     if (metric->kind == HSC__METRIC_LOSS) return HSC_OK;
     const char *minus = strstr(metric->text, " - ");
     size_t n = minus ? (size_t)(minus - metric->text) : strlen(metric->text);
@@ -92,7 +109,7 @@ hsc_status hsc__metric_tokens(const hsc__metric *metric, const hsc__opened *open
     return minus ? hsc__cli_word(opened, "--metric", minus + 3, strlen(minus + 3), b, err) : HSC_OK;
 }
 
-void hsc__metric_describe(hsc__string *out, const hsc__metric *metric)
+void hsc__metric_name(hsc__string *out, const hsc__metric *metric)
 {
     const char *minus = strstr(metric->text, " - ");
     if (metric->kind == HSC__METRIC_LOSS) {
@@ -103,11 +120,17 @@ void hsc__metric_describe(hsc__string *out, const hsc__metric *metric)
             else hsc__string_text(out, "the last");
         }
     } else if (minus) {
-        hsc__string_printf(out, "logit of %.*s minus logit of %s at the last token", (int)(minus - metric->text),
-                           metric->text, minus + 3);
+        hsc__string_printf(out, "logit of %.*s minus logit of %s", (int)(minus - metric->text), metric->text,
+                           minus + 3);
     } else {
-        hsc__string_printf(out, "logit of %s at the last token", metric->text);
+        hsc__string_printf(out, "logit of %s", metric->text);
     }
+}
+
+void hsc__metric_describe(hsc__string *out, const hsc__metric *metric)
+{
+    hsc__metric_name(out, metric);
+    if (metric->kind != HSC__METRIC_LOSS) hsc__string_text(out, " at the last token");
 }
 
 const char *hsc__metric_unit(const hsc__metric *metric)

@@ -57,10 +57,13 @@ bool hsc__metric_parse(const char *text, hsc__metric *out);
  * is an id. HSC_EINVAL: a word of several tokens, or none; the message names the option. */
 hsc_status hsc__cli_word(const hsc__opened *opened, const char *option, const char *word, size_t n, hsc_token *out,
                          hsc_error *err);
-/* The tokens that a metric names, as hsc__cli_word reads them. */
+/* HSC_EUNSUPPORTED: an encoder alone, which answers nothing. */
+hsc_status hsc__cli_has_logits(const hsc__opened *opened, hsc_error *err);
+/* The tokens that a metric names, as hsc__cli_word reads them. HSC_EUNSUPPORTED: the model makes no logits. */
 hsc_status hsc__metric_tokens(const hsc__metric *metric, const hsc__opened *opened, hsc_token *a, hsc_token *b,
                               hsc_error *err);
-/* The metric's name for people, with its unit: "logit of ' dog' minus logit of ' cat' at the last token". */
+/* The metric's name for people: "logit of dog minus logit of cat", and with its place: ".. at the last token". */
+void hsc__metric_name(hsc__string *out, const hsc__metric *metric);
 void hsc__metric_describe(hsc__string *out, const hsc__metric *metric);
 const char *hsc__metric_unit(const hsc__metric *metric);
 /* The metric of logits whose first row belongs to token first_row; rows as hsc_lab_options asked for them. Loss rows

@@ -387,6 +387,7 @@ hsc_status hsc__items_add_pairs(hsc__items *items, const hsc__opened *opened, co
                                 int limit, hsc_error *err)
 {
     reader r = {.items = items, .opened = opened, .flags = flags};
+    HSC_TRY(hsc__cli_has_logits(opened, err));
     hsc_status status = hsc__read_pairs(&(hsc__pair_reader){add_object, add_both, &r, items}, path, limit, err);
     if (status == HSC_OK) status = join_twins(&r, err);
     for (size_t i = 0; i < r.n_names; i++) {

@@ -114,31 +114,36 @@ hsc_status hsc__layers_check(const hsc__layers *layers, int n_layers, hsc_error 
     return HSC_OK;
 }
 
-/* "L4H3"; *end is what follows. */
-static bool read_head(const char *text, int *layer, int *head, const char **end)
+/* "L4H3", the letter between the numbers one of `letters`; *end is what follows. */
+static bool read_place(const char *text, const char *letters, int *layer, int *index, const char **end)
 {
     if ((*text != 'L' && *text != 'l') || !read_number(text + 1, layer, &text)) return false;
-    if ((*text != 'H' && *text != 'h') || !read_number(text + 1, head, &text)) return false;
+    if (!*text || !strchr(letters, *text) || !read_number(text + 1, index, &text)) return false;
     *end = text;
     return true;
 }
 
 bool hsc__head_parse(const char *text, hsc__head *out)
 {
-    out->given = read_head(text, &out->layer, &out->head, &text);
+    out->given = read_place(text, "Hh", &out->layer, &out->head, &text);
     return out->given && *text == '\0';
 }
 
-bool hsc__heads_parse(const char *text, hsc__heads *out)
+static bool read_places(const char *text, const char *letters, hsc__heads *out)
 {
     out->n = 0;
     for (;; text++) {
         if (out->n == HSC__MAX_HEADS) return false;
-        if (!read_head(text, &out->list[out->n].layer, &out->list[out->n].head, &text)) return false;
+        if (!read_place(text, letters, &out->list[out->n].layer, &out->list[out->n].head, &text)) return false;
         out->n++;
         if (*text == '\0') return true;
         if (*text != ',') return false;
     }
+}
+
+bool hsc__heads_parse(const char *text, hsc__heads *out)
+{
+    return read_places(text, "Hh", out);
 }
 
 /* One option's value on its way into the struct. */
@@ -209,6 +214,14 @@ static int set_heads(const target *t)
                            t->option->name, (int)HSC__MAX_HEADS, t->value);
 }
 
+static int set_neurons(const target *t)
+{
+    if (read_places(t->value, "NnHh", t->field)) return HSC__CLI_GO_ON;
+    return hsc__cli_misuse(t->command,
+                           "--%s wants names such as L3N1500,L4N7 (layer and neuron from 0; at most %d), not '%s'",
+                           t->option->name, (int)HSC__MAX_HEADS, t->value);
+}
+
 static int set_texts(const target *t)
 {
     hsc__texts *texts = t->field;
@@ -257,6 +270,7 @@ static int set_value(const target *t)
     case HSC__OPT_LAYERS: return set_layers(t);
     case HSC__OPT_HEAD: return set_head(t);
     case HSC__OPT_HEADS: return set_heads(t);
+    case HSC__OPT_NEURONS: return set_neurons(t);
     case HSC__OPT_CHOICE: return set_choice(t);
     case HSC__OPT_HEADING: break;
     }
@@ -400,6 +414,9 @@ static int parse_letters(parser *p)
     for (const char *c = p->argv[p->at] + 1; *c; c++) {
         if (*c == 'h') return print_help(p->command);
         const hsc__option *o = find_letter(p->command, *c);
+        if (!o && *c == 'm')
+            return hsc__cli_misuse(p->command, "unknown option -m; it is headscope %s %.*s", p->command->name,
+                                   (int)strcspn(p->command->usage, "\n"), p->command->usage);
         if (!o)
             return hsc__cli_misuse(p->command, "unknown option %s; a text that begins with '-' goes after --",
                                    p->argv[p->at]);

@@ -33,8 +33,8 @@ static const hsc__option options[] = {
            "elsewhere), or a layer as a whole. The key-value heads of k and v are fewer."),
     HSC__OPTION_HEADING("One text"),
     OPTION("cut", 0, HSC__OPT_TEXT, "WORDS|each", cut, 0, 0,
-           "Knock out edges of attention: these words, or positions #3 or #3-5, are no longer seen; or each token in "
-           "turn, by all heads of a layer."),
+           "Knock out edges of attention: these words, which stand in the text together and once, or positions #3 or "
+           "#3-5, are no longer seen; or each token in turn, by all heads of a layer."),
     OPTION("query", 0, HSC__OPT_TEXT, "WORDS", query, 0, 0,
            "With --cut: by whom they are not seen; words or positions. Default: the last token."),
     OPTION("no-renorm", 0, HSC__OPT_FLAG, NULL, no_renorm, 0, 0,
@@ -176,7 +176,8 @@ static int check(hsc__patch *j, const hsc__args *args)
     if (status == HSC__CLI_GO_ON) status = check_site(j);
     if (status == HSC__CLI_GO_ON) status = hsc__check_plot(&command, v->plot);
     if (status != HSC__CLI_GO_ON) return status;
-    if (v->pairs && (n_texts || v->corrupted || v->corrupted_ids.ids || v->metric || v->noise || v->site))
+    if (v->pairs && v->site) return hsc__cli_misuse(&command, "--pairs patches z of every head: leave --site out");
+    if (v->pairs && (n_texts || v->corrupted || v->corrupted_ids.ids || v->metric || v->noise))
         return hsc__cli_misuse(&command, "--pairs brings its texts and its metric: give nothing else to measure");
     if (v->pairs) return HSC__CLI_GO_ON;
     if (n_texts != 1) return hsc__cli_misuse(&command, "give one of TEXT, --ids and --pairs");
@@ -269,6 +270,33 @@ static bool shares_byte(const char *text, hsc_span token, size_t start, size_t e
     return false;
 }
 
+/* The tokens that share a byte with [start, start + n) of the text. */
+static hsc__positions tokens_at(const hsc__patch *j, const char *text, size_t start, size_t n)
+{
+    hsc__positions out = {0, 0};
+    for (int i = 0; i < j->items.list[0].n_tokens; i++) {
+        if (!shares_byte(text, j->tokens.encoding.spans[i], start, start + n)) continue;
+        if (!out.n) out.first = i;
+        out.n = i - out.first + 1;
+    }
+    return out;
+}
+
+/* Words that stand at several places: says at which, so that one can be chosen. */
+static hsc_status several_places(const hsc__patch *j, const char *option, const char *words, const char *text,
+                                 hsc_error *err)
+{
+    hsc__string places = {0};
+    for (const char *at = strstr(text, words); at; at = strstr(at + 1, words)) {
+        hsc__positions p = tokens_at(j, text, (size_t)(at - text), strlen(words));
+        hsc__string_printf(&places, p.n > 1 ? "%s#%d-%d" : "%s#%d", places.n ? ", " : "", p.first, p.first + p.n - 1);
+    }
+    hsc_status status = hsc__fail(err, HSC_EINVAL, 0, "%s: '%s' stands in the text more than once: choose one of %s",
+                                  option, words, places.failed ? "its positions, #3-5" : places.data);
+    hsc__string_free(&places);
+    return status;
+}
+
 /* "#3", "#3-5", or words that stand in the text once. */
 static hsc_status find_positions(const hsc__patch *j, const char *option, const char *words, const char *text,
                                  hsc__positions *out, hsc_error *err)
@@ -285,15 +313,8 @@ static hsc_status find_positions(const hsc__patch *j, const char *option, const 
     const char *at = text && *words ? strstr(text, words) : NULL;
     HSC_FAIL_IF(!at, HSC_ENOTFOUND, "%s: '%s' does not stand in the text%s", option, words,
                 text ? "" : ", which is token ids: give positions, #3-5");
-    HSC_FAIL_IF(strstr(at + 1, words), HSC_EINVAL, "%s: '%s' stands in the text more than once: give positions, #3-5",
-                option, words);
-    size_t start = (size_t)(at - text);
-    *out = (hsc__positions){0, 0};
-    for (int i = 0; i < n_tokens; i++) {
-        if (!shares_byte(text, j->tokens.encoding.spans[i], start, start + strlen(words))) continue;
-        if (!out->n) out->first = i;
-        out->n = i - out->first + 1;
-    }
+    if (strstr(at + 1, words)) return several_places(j, option, words, text, err);
+    *out = tokens_at(j, text, (size_t)(at - text), strlen(words));
     HSC_FAIL_IF(!out->n, HSC_EINVAL, "%s: '%s' has no token", option, words);
     return HSC_OK;
 }

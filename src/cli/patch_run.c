@@ -226,10 +226,21 @@ static hsc_status make_cells(hsc__patch *j, hsc_error *err)
     return j->cells ? HSC_OK : hsc__fail_memory(err, n * sizeof *j->cells, "the map");
 }
 
+/* Paths go up: into the first layer there is none. */
+static hsc_status check_receivers(const hsc__patch *j, hsc_error *err)
+{
+    int last = -1;
+    for (int i = 0; i < j->receivers.n; i++)
+        if (j->receivers.list[i].layer > last) last = j->receivers.list[i].layer;
+    HSC_FAIL_IF(!last, HSC_EINVAL, "--path: no head stands before those of layer 1 (L0): name heads of later layers");
+    return HSC_OK;
+}
+
 hsc_status hsc__patch_run(hsc__patch *j, hsc_error *err)
 {
     hsc_lab_options o = {.n_threads = j->options->threads, .compute = (hsc_compute)j->options->compute};
     hsc_lab *clean = NULL, *corrupted = NULL;
+    HSC_TRY(check_receivers(j, err));
     HSC_TRY(make_cells(j, err));
     hsc_status status = hsc_lab_new(&clean, j->opened.model, &o, err);
     if (status == HSC_OK && j->mode == HSC__PATCH_CUTS) {

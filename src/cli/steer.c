@@ -151,6 +151,11 @@ static hsc_status make_direction(hsc__steer *s, hsc_error *err)
         status = hsc_site_difference(s->opened.model, s->site, &toward, &away, v->at, &o, s->directions, err);
     hsc__joined_free(&toward);
     hsc__joined_free(&away);
+    double longest = 0;
+    for (int i = 0; status == HSC_OK && i < s->n_layers; i++)
+        longest = fmax(longest, hsc__steer_length(s, s->layers[i]));
+    HSC_FAIL_IF(status == HSC_OK && longest == 0, HSC_EINVAL,
+                "%s and %s have the same mean, so there is no direction from the one to the other", v->away, v->toward);
     return status;
 }
 

@@ -190,13 +190,22 @@ static bool hides_another(hsc__picture *picture, const field *f, const hsc__pane
     return false;
 }
 
+/* A curve without a name is the other half of the one before it, an interval's upper end: of one colour. */
+static uint32_t colour_of(const hsc__panel *panel, size_t c)
+{
+    size_t n_named = 0;
+    for (size_t i = 1; i <= c; i++) n_named += panel->curves[i].name != NULL;
+    return colours[n_named];
+}
+
 /* A curve that lies on another is dashed, so that both are seen. */
 static void add_curve(hsc__picture *picture, const field *f, const hsc__panel *panel, size_t c)
 {
     size_t n;
     const double *points = find_points(picture, f, &panel->curves[c], &n);
     if (points && n)
-        hsc__picture_line(picture, points, n, colours[c], !panel->curves[c].plain, hides_another(picture, f, panel, c));
+        hsc__picture_line(picture, points, n, colour_of(panel, c), !panel->curves[c].plain,
+                          hides_another(picture, f, panel, c));
 }
 
 static const char *label(hsc__picture *picture, const char *text, int cells)
@@ -216,8 +225,8 @@ static double add_legend(hsc__picture *picture, const field *f, const hsc__panel
         const hsc__curve *curve = &panel->curves[c];
         if (!curve->name) continue;
         double ends[4] = {x, y + 8, x + SAMPLE, y + 8}, middle[2] = {x + SAMPLE / 2.0, y + 8};
-        hsc__picture_line(picture, ends, 2, colours[c], false, hides_another(picture, f, panel, c));
-        if (!curve->plain) hsc__picture_line(picture, middle, 1, colours[c], true, false);
+        hsc__picture_line(picture, ends, 2, colour_of(panel, c), false, hides_another(picture, f, panel, c));
+        if (!curve->plain) hsc__picture_line(picture, middle, 1, colour_of(panel, c), true, false);
         hsc__picture_text(picture, x + SAMPLE + 8, y + 12, label(picture, curve->name, LABEL_CELLS), name_style);
         y += LEGEND_ROW;
     }

@@ -64,7 +64,7 @@ hsc_status hsc__plot_grid(const char *path, const hsc__heatmap *maps, size_t n_m
 /* One quantity against another. Points are joined in order and marked; those that are not finite, or have no place on a
  * logarithmic axis, are left out. */
 typedef struct hsc__curve {
-    const char *name; /* UTF-8, in the legend; NULL: not named */
+    const char *name; /* UTF-8, in the legend; NULL: not named, and of the colour of the curve before */
     size_t n;
     const double *x, *y; /* [n] */
     bool plain;          /* a line without marks, for what is computed, not measured */

@@ -32,8 +32,11 @@ class Ablate(ProgramTest):
         self.assertEqual(both["value"], layers[3]["value"])
         neurons = self.ablate(TEXT, *METRIC, "--sweep", "neurons", "--layer", "L1,L3")["targets"]
         self.assertEqual(len(neurons), 2 * 172)
-        one = self.ablate(TEXT, *METRIC, "--neurons", "L3H20")["targets"][0]
-        self.assertEqual(one["value"], neurons[172 + 20]["value"])
+        for name in ("L3N20", "L3H20"):
+            one = self.ablate(TEXT, *METRIC, "--neurons", name)["targets"][0]
+            self.assertEqual(one["value"], neurons[172 + 20]["value"])
+        self.bad(2, "ablate", "-m", STORIES, TEXT, *METRIC, "--heads", "L3N2", says=["L13H8,L4H3", "'L3N2'"])
+        self.bad(2, "ablate", "-m", STORIES, TEXT, *METRIC, "--neurons", "L3", says=["L3N1500,L4N7", "'L3'"])
         for sweep in ("mlp", "layers", "neurons"):
             name = self.folder / f"{sweep}.svg"
             self.good("ablate", "-m", STORIES, TEXT, *METRIC, "--sweep", sweep, "--layer", "L2-L4", "--plot", name)
@@ -236,6 +239,8 @@ class Ablate(ProgramTest):
         self.bad(1, *words, *METRIC, "--heads", "L9H0", says=["no layer 10 (L9)", "5 layers"])
         self.bad(1, *words, *METRIC, "--heads", "L1H8", says=["no head 8"])
         self.bad(1, *words, "--metric", "logit: indescribable", says=["'indescribable' is"])
+        self.bad(1, *words, "--metric", "logit: Mary-John", says=["'Mary-John' is", '"logit: A - B"'])
+        self.bad(2, *words, "--metric", "loss", "--heads", "L1H1", "--per-token", "--csv", says=["--json has every token"])
         for word in ("#", "#abc", "#12x", "#-1", "#99999999999"):
             self.bad(1, *words, "--metric", f"logit: {word} - #1", says=["--metric", f"'{word}'"])
         self.bad(1, *words, *METRIC, "--how", "resample", "--donor", "x", says=["'x' does not fit: texts of 8 and 3 tokens"])

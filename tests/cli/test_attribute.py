@@ -27,6 +27,10 @@ class Attribute(ProgramTest):
         ids = [t["id"] for t in whole["tokens"]]
         part = self.attribute("--ids", ",".join(map(str, ids[:4])), *METRIC)
         self.assertEqual(whole["parts"], part["parts"])
+        self.assertEqual(whole["metric"], "logit of #500 minus logit of #400 at position 3")
+        self.assertEqual(part["metric"], "logit of #500 minus logit of #400 at the last token")
+        self.assertIn(f"at position 3 '{whole['tokens'][3]['text']}'\n",
+                      self.good("attribute", "-m", STORIES, TEXT, *METRIC, "--pos", "3"))
 
     def test_sources(self):
         got = self.attribute(TEXT, *METRIC, "--sources")

@@ -150,6 +150,8 @@ class RoundTrips(Convert):
             self.assertEqual(states[2], states[0])
             n_ctx = self.json("info", "-m", gguf)["config"]["n_ctx"]
             self.assertEqual(n_ctx, 12 - more.get("pad_token_id", -1) - 1)
+            for words in (("ablate",), ("patch", "--corrupted-ids", IDS)):
+                self.bad(1, *words, "-m", gguf, "--ids", IDS, "--metric", "logit: #1", says=["has no output matrix"])
 
     def test_types_are_kept(self):
         """bf16 shards: matrices stay bf16 in GGUF, vectors become float32 there; a folder gets one type throughout."""

@@ -242,11 +242,13 @@ class DetectTest(ProgramTest):
                 self.assertEqual([head["scores"][name]["a"], head["scores"][name]["b"]], both)
         table = self.good("drift", TINY, other, path, "--sequences", 2)
         self.assertIn("mean distance of all 16 heads", table)
+        self.assertIn(f"\n{TINY.name}, q8.gguf: Jensen-Shannon distance", table)
         rows = list(csv.DictReader(io.StringIO(self.good("drift", TINY, other, path, "--sequences", 2, "--csv"))))
         self.assertEqual([float(r["distance"]) for r in rows], sorted((h["distance"] for h in result["heads"]), reverse=True))
 
     def test_drift_refusals(self):
         self.bad(2, "drift", TINY, says=["two files"])
+        self.bad(2, "drift", "-m", TINY, TINY, says=["unknown option -m; it is headscope drift A B [CORPUS]"])
         self.bad(1, "drift", TINY, self.folder / "none.gguf", says=["none.gguf"])
         self.bad(2, "drift", TINY, TINY, "--json", "--csv", says=["one of the two"])
 
@@ -259,6 +261,8 @@ class DetectTest(ProgramTest):
         path = self.write("")
         self.bad(2, "detect", "-m", TINY, "--json", "--csv", says=["one of the two"])
         self.bad(2, "detect", "-m", TINY, "--by", "nonsense", says=["nonsense", "previous", "entropy"])
+        self.bad(2, "detect", "-m", TINY, "--by", "indction", says=["did you mean induction?"])
+        self.bad(2, "detect", "-m", TINY, "--by", "distance", says=["below those of any --by"])
         self.bad(2, "detect", "-m", TINY, "--plot", "map.txt", says=[".png"])
         self.bad(1, "detect", "-m", TINY, path, says=["no token"])
         self.bad(1, "detect", "-m", TINY, self.folder / "none.txt", says=["none.txt"])

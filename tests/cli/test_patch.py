@@ -58,6 +58,7 @@ class Patch(ProgramTest):
         self.bad(2, *WORDS, "--path", "L3", says=["'L3'"])
         self.bad(2, *WORDS, "--path", "end", "--input", "k")
         self.bad(1, *WORDS, "--path", "L3H9", says=["L3H9"])
+        self.bad(1, *WORDS, "--path", "L0H3,L0H1", says=["no head stands before those of layer 1 (L0)"])
 
     def test_cuts(self):
         text = "Tom saw a cat and a dog"
@@ -76,7 +77,7 @@ class Patch(ProgramTest):
         self.assertFalse(any(each["cells"][4]))  # nobody reads what the last layer writes there
         plain = self.good(*words, "--cut", "cat", "--no-renorm", "--plot", self.folder / "a.svg")
         self.assertIn("cannot see positions 5 to 6", plain)
-        self.bad(1, *words, "--cut", "a ", says=["more than once"])
+        self.bad(1, *words, "--cut", "a ", says=["more than once: choose one of #4, #8"])
         self.bad(1, *words, "--cut", "cow", says=["does not stand"])
         self.bad(1, *words, "--cut", "dog", "--query", "Tom", says=["behind the query"])
         self.bad(2, *words, "--cut", "dog", "--path", "end")
@@ -94,6 +95,7 @@ class Patch(ProgramTest):
         for words in ("over 4 texts in 2 clusters, 2 of them aligned by span with a text of another length\n", "The 3 heads of 40 that carry most"):
             self.assertIn(words, text)
         self.bad(2, "patch", "-m", STORIES, "--pairs", file, "text")
+        self.bad(2, "patch", "-m", STORIES, "--pairs", file, "--site", "z", says=["leave --site out"])
         self.bad(2, *WORDS, "--limit", "3")
 
     def test_twins_of_other_lengths(self):

@@ -73,6 +73,8 @@ class Steer(ProgramTest):
         self.bad(1, *self.words, TEXT, "--write", "5", says=["--write wants one layer"])
         self.bad(1, *self.words, TEXT, *METRIC, "--layer", "L9", says=["layer"])
         self.bad(1, *self.words, "--ids", "5", *METRIC, says=["position 0"])
+        same = self.words[self.words.index("--toward") + 1]
+        self.bad(1, "steer", "-m", STORIES, "--toward", same, "--away", same, TEXT, *METRIC, says=["have the same mean"])
 
 
 if __name__ == "__main__":

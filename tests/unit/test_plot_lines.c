@@ -100,6 +100,20 @@ static int count(const char *what)
     return n;
 }
 
+/* An interval's ends are of one colour, and what follows has the next. */
+static void test_unnamed_curves(void **state)
+{
+    (void)state;
+    const double x[] = {1, 2, 3}, y[] = {1, 4, 9}, low[] = {0, 3, 8}, high[] = {2, 5, 10}, other[] = {4, 4, 4};
+    hsc__curve curves[] = {{"mean", 3, x, y, false},
+                           {"interval", 3, x, low, true},
+                           {NULL, 3, x, high, true},
+                           {"other", 3, x, other, true}};
+    draw(&(hsc__panel){.curves = curves, .n_curves = 4}, 1);
+    assert_int_equal(count("stroke=\"#d55e00\""), 3); /* the sample and both ends */
+    assert_int_equal(count("stroke=\"#009e73\""), 2);
+}
+
 /* A curve that lies on another would hide it. */
 static void test_equal_curves(void **state)
 {
@@ -230,13 +244,10 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_logarithmic),
-        cmocka_unit_test(test_panels),
-        cmocka_unit_test(test_equal_curves),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_png),
-        cmocka_unit_test(test_lines_begin_where_they_begin),
+        cmocka_unit_test(test_linear),        cmocka_unit_test(test_logarithmic),
+        cmocka_unit_test(test_panels),        cmocka_unit_test(test_unnamed_curves),
+        cmocka_unit_test(test_equal_curves),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_png),           cmocka_unit_test(test_lines_begin_where_they_begin),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, scratch_make, tear_down);
