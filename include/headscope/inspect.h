@@ -137,11 +137,19 @@ typedef struct hsc_skipped {
     const char *why;
 } hsc_skipped;
 
-/* The pairs of a file, sorted by id. Everything in it lives as long as it does. */
+/* The pairs of a file, sorted by id. Everything in it lives as long as it does. Of a long file most lies in a temporary
+ * file without a name, in the folder of TMPDIR or else /var/tmp or /tmp, whose pages the system may take from memory.
+ */
 typedef struct hsc_pairs hsc_pairs;
 
+/* Where bytes come from. read: up to n bytes, at least one, to out; *n_read is 0 at the end. */
+typedef struct hsc_source {
+    hsc_status (*read)(void *user, char *out, size_t n, size_t *n_read, hsc_error *err);
+    void *user;
+} hsc_source;
+
 /*
- * Reads pairs from n bytes; `name` is the file's, for messages.
+ * Reads pairs from a file, a pipe, or n bytes; `name` is the file's, for messages. No more than a line is held at once.
  *
  * Marked text, a pair a line: The [a:animal] didn't cross the [b:street] because [q:it] was too {tired|wide}.
  *   [a:..] and [b:..] are the candidates, {x|y} the swapped words: with x the answer is a, with y it is b; {x|y}! turns
@@ -157,9 +165,12 @@ typedef struct hsc_pairs hsc_pairs;
  * cluster_field (NULL: as said) names a field of JSONL lines whose value is the cluster.
  *
  * A line that cannot be used is left out and listed. HSC_EFORMAT: no line can be used (the message has the first
- * reason), a line of JSONL is no JSON object or two have one id, or cluster_field is absent from a line or given for
- * marked text. HSC_ENOMEM.
+ * reason), a line of JSONL is no JSON object or two have one id, cluster_field is absent from a line or given for
+ * marked text, or a line has more than 64 MiB. HSC_EIO: a temporary file cannot be made or written. HSC_ENOMEM. What
+ * the source's read returns.
  */
+HSC_API HSC_MUST_CHECK hsc_status hsc_pairs_read(hsc_pairs **out, const char *name, const hsc_source *source,
+                                                 const char *cluster_field, hsc_error *err);
 HSC_API HSC_MUST_CHECK hsc_status hsc_pairs_parse(hsc_pairs **out, const char *name, const char *bytes, size_t n,
                                                   const char *cluster_field, hsc_error *err);
 HSC_API void hsc_pairs_free(hsc_pairs *pairs);
@@ -240,7 +251,7 @@ typedef struct hsc_scan_counts {
  * are the same bits for any number of threads, any batch, and any division between store and run.
  * Weights (24 bytes a pair and head) and figures (16 bytes a cluster and head) lie in memory while they are few; beyond
  * options->memory in temporary files without a name, in the folder of TMPDIR or else /var/tmp or /tmp, and statistics
- * read them in pieces. A pair's text, tokens and places stay in memory, and a few numbers a cluster.
+ * read them in pieces; so do tokens and places. In memory stay a few numbers a pair and a cluster (docs/scan.md).
  * A line is left out when it has more tokens than the context, when a span has no token, when a causal model cannot see
  * a candidate from the query, when a candidate is at position 0 of a causal model, or when another line has the same
  * tokens. The model and the pairs must outlive the scan.

@@ -128,11 +128,11 @@ static void name_query(hsc__scan *scan)
 
 static hsc_status read_file(const hsc__scan *scan, hsc__scan_file *file, hsc_error *err)
 {
-    hsc__string text = {0};
-    hsc_status status = hsc__cli_read(file->path, &text, err);
-    if (status == HSC_OK)
-        status = hsc_pairs_parse(&file->pairs, file->path, text.data, text.n, scan->options->cluster, err);
-    hsc__string_free(&text);
+    hsc__input input;
+    HSC_TRY(hsc__input_open(&input, file->path, err));
+    hsc_source source = {hsc__input_read, &input};
+    hsc_status status = hsc_pairs_read(&file->pairs, file->path, &source, scan->options->cluster, err);
+    hsc__input_close(&input);
     return status;
 }
 

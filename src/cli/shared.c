@@ -204,28 +204,44 @@ void hsc__json_set_pass(json_t *object, const hsc__pass_options *options, const 
 
 /* -------------------------------------------------------------------------------------------------------- text ---- */
 
-hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err)
+hsc_status hsc__input_open(hsc__input *input, const char *path, hsc_error *err)
 {
     bool standard = strcmp(path, "-") == 0;
-    FILE *file = standard ? stdin : fopen(path, "rb");
+    *input = (hsc__input){standard ? stdin : fopen(path, "rb"), standard ? "standard input" : path, 0};
+    if (input->file) return HSC_OK;
+    return hsc__fail(err, errno == ENOENT ? HSC_ENOTFOUND : HSC_EIO, 0, "%s: cannot open: %s", path, strerror(errno));
+}
+
+hsc_status hsc__input_read(void *user, char *out, size_t n, size_t *n_read, hsc_error *err)
+{
+    hsc__input *input = user;
+    errno = 0;
+    *n_read = fread(out, 1, n, input->file);
+    input->n += *n_read;
+    HSC_FAIL_IF(ferror(input->file), HSC_EIO, "%s: cannot read: %s", input->path, strerror(errno ? errno : EIO));
+    HSC_FAIL_IF(input->n > HSC__READ_LIMIT, HSC_EINVAL, "%s: has more than %d bytes, the most that is read as one text",
+                input->path, (int)HSC__READ_LIMIT);
+    return HSC_OK;
+}
+
+void hsc__input_close(hsc__input *input)
+{
+    if (input->file && input->file != stdin) fclose(input->file);
+}
+
+hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err)
+{
+    hsc__input input;
     char block[65536];
     size_t n;
-    if (!file) {
-        hsc_status code = errno == ENOENT ? HSC_ENOTFOUND : HSC_EIO;
-        return hsc__fail(err, code, 0, "%s: cannot open: %s", path, strerror(errno));
-    }
-    errno = 0;
+    HSC_TRY(hsc__input_open(&input, path, err));
     hsc__string_add(out, "", 0);
-    while (!out->failed && out->n <= HSC__READ_LIMIT && (n = fread(block, 1, sizeof block, file)) > 0)
+    hsc_status status;
+    while ((status = hsc__input_read(&input, block, sizeof block, &n, err)) == HSC_OK && n && !out->failed)
         hsc__string_add(out, block, n);
-    int reason = ferror(file) ? (errno ? errno : EIO) : 0;
-    if (!standard) fclose(file);
-    if (standard) path = "standard input";
-    HSC_FAIL_IF(reason, HSC_EIO, "%s: cannot read: %s", path, strerror(reason));
-    HSC_FAIL_IF(out->n > HSC__READ_LIMIT, HSC_EINVAL, "%s: has more than %d bytes, the most that is read as one text",
-                path, (int)HSC__READ_LIMIT);
-    HSC_FAIL_IF(out->failed, HSC_ENOMEM, "%s: out of memory", path);
-    return HSC_OK;
+    hsc__input_close(&input);
+    if (status == HSC_OK && out->failed) return hsc__fail(err, HSC_ENOMEM, 0, "%s: out of memory", input.path);
+    return status;
 }
 
 hsc_status hsc__lines_open(hsc__lines *lines, const char *path, hsc_error *err)

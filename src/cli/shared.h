@@ -57,9 +57,20 @@ void hsc__pass_describe(hsc__string *out, const hsc__pass_options *options, cons
  * "sinks". */
 void hsc__json_set_pass(json_t *object, const hsc__pass_options *options, const hsc_model *model);
 
-/* Appends all bytes of a file, "-" being standard input; NUL bytes are kept. HSC_EINVAL when there are more than
+/* A file, or standard input when the path is "-", that is read in pieces. HSC_EINVAL when there are more bytes than
  * HSC__READ_LIMIT: a device or a pipe may never end. */
 enum { HSC__READ_LIMIT = 1 << 30 };
+typedef struct hsc__input {
+    FILE *file;
+    const char *path;
+    size_t n; /* bytes so far */
+} hsc__input;
+hsc_status hsc__input_open(hsc__input *input, const char *path, hsc_error *err);
+/* As hsc_source wants it; user: the input. */
+hsc_status hsc__input_read(void *user, char *out, size_t n, size_t *n_read, hsc_error *err);
+void hsc__input_close(hsc__input *input);
+
+/* Appends all bytes of such a file; NUL bytes are kept. */
 hsc_status hsc__cli_read(const char *path, hsc__string *out, hsc_error *err);
 
 /* The lines of a file or of standard input ("-"), one after the other. Zero it before use. */

@@ -105,41 +105,36 @@ static void walk_line(walk *w)
     if (!w->fault && memchr(w->text.data, '\0', w->text.n)) w->fault = "holds a zero byte";
 }
 
-/* Walks both wordings; the first whose answer is a comes first. */
-static hsc_status read_line(hsc_pairs *pairs, const char *line, size_t n, int number, int place, hsc_error *err)
+/* A pair of both wordings; the first whose answer is a comes first. */
+static hsc_status add_walks(hsc_pairs *pairs, const walk w[2], int number, int place, hsc_error *err)
 {
-    walk w[2] = {{.line = line, .n = n, .alternative = 0}, {.line = line, .n = n, .alternative = 1}};
     char id[16];
-    hsc_pair pair = {.number = place};
-    hsc_status status = HSC_OK;
+    hsc_pair pair = {.number = place, .id = id, .cluster = id};
+    const char *fault = w[0].fault ? w[0].fault : w[1].fault;
+    if (!fault && strcmp(w[0].text.data, w[1].text.data) == 0) fault = "the two wordings are the same";
+    if (fault) return hsc__pairs_skip(pairs, number, err, "%s", fault);
+    snprintf(id, sizeof id, "%06d", number);
     for (int i = 0; i < 2; i++) {
-        walk_line(&w[i]);
         hsc_wording *out = &pair.wording[w[i].turned ? 1 - i : i];
         *out = w[i].wording;
         out->line = number;
+        out->text = w[i].text.data;
         out->n_text = w[i].text.n;
-        out->text = w[i].fault || w[i].text.failed ? NULL : hsc__pairs_text(pairs, w[i].text.data, w[i].text.n);
-        if (w[i].text.failed || (!w[i].fault && !out->text)) status = hsc__fail_memory(err, n, "a sentence");
-        hsc__string_free(&w[i].text);
     }
-    HSC_TRY(status);
-    const char *fault = w[0].fault ? w[0].fault : w[1].fault;
-    if (!fault && strcmp(pair.wording[0].text, pair.wording[1].text) == 0) fault = "the two wordings are the same";
-    if (fault) return hsc__pairs_skip(pairs, number, err, "%s", fault);
-    snprintf(id, sizeof id, "%06d", number);
-    pair.id = pair.cluster = hsc__pairs_text(pairs, id, strlen(id));
-    if (!pair.id) return hsc__fail_memory(err, sizeof id, "an id");
     return hsc__pairs_add(pairs, &pair, err);
 }
 
-hsc_status hsc__pairs_marked(hsc_pairs *pairs, const char *bytes, size_t n, hsc_error *err)
+hsc_status hsc__pairs_marked(hsc_pairs *pairs, hsc__list *lines, hsc_error *err)
 {
-    const char *line;
-    size_t at = 0, n_line;
-    int place = 0;
-    for (int number = 1; hsc__next_line(bytes, n, &at, &line, &n_line); number++) {
-        if (n_line == 0 || line[0] == '#') continue;
-        HSC_TRY(read_line(pairs, line, n_line, number, place++, err));
+    hsc_status status = hsc__list_next(lines, err);
+    for (int place = 0; status == HSC_OK && lines->line; place++) {
+        walk w[2] = {{.line = lines->line, .n = lines->n, .alternative = 0},
+                     {.line = lines->line, .n = lines->n, .alternative = 1}};
+        for (int i = 0; i < 2; i++) walk_line(&w[i]);
+        status = w[0].text.failed || w[1].text.failed ? hsc__fail_memory(err, lines->n, "a sentence")
+                                                      : add_walks(pairs, w, lines->number, place, err);
+        for (int i = 0; i < 2; i++) hsc__string_free(&w[i].text);
+        if (status == HSC_OK) status = hsc__list_next(lines, err);
     }
-    return HSC_OK;
+    return status;
 }

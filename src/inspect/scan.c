@@ -62,8 +62,9 @@ static hsc_status load_stored(hsc_scan *scan, hsc_seen *seen, hsc_error *err)
     for (int i = 0; store && store->load && i < scan->n_used; i++) {
         hsc__scan_pair *p = &scan->pairs[i];
         memset(seen, 0, (size_t)place(scan, 1));
-        p->loaded = store->load(store->user, p->pair, p->digest, seen) == 1;
+        p->loaded = store->load(store->user, p->said->pair, p->said->digest, seen) == 1;
         if (p->loaded) HSC_TRY(hsc__scan_write(scan, i, seen, err));
+        hsc__scan_forget(scan, (size_t)i);
     }
     return HSC_OK;
 }
@@ -120,8 +121,8 @@ void hsc_scan_free(hsc_scan *scan)
     hsc__free(scan->means);
     hsc__free(scan->n_right);
     hsc__free(scan->n_wrong);
-    hsc__free(scan->rules);
-    hsc__arena_free(&scan->arena);
+    hsc__columns_free(&scan->rules);
+    hsc__archive_free(&scan->archive);
     hsc__free(scan);
 }
 
@@ -148,7 +149,7 @@ const hsc_skipped *hsc_scan_skipped(const hsc_scan *scan, int index)
 
 const hsc_pair *hsc_scan_pair(const hsc_scan *scan, int index)
 {
-    return index >= 0 && index < scan->n_used ? scan->pairs[index].pair : NULL;
+    return index >= 0 && index < scan->n_used ? scan->pairs[index].said->pair : NULL;
 }
 
 hsc_status hsc_scan_seen(const hsc_scan *scan, int index, hsc_seen *seen, hsc_error *err)

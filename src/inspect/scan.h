@@ -1,15 +1,17 @@
 /*
  * What the files of the scan share: pairs as tokens, the weights of all heads, and the tables of figures by cluster.
  * What grows with pairs times heads (weights, shift, accuracy) lies where hsc__spill puts it and is read in bounded
- * pieces; in memory are the pairs themselves and a few numbers a pair or cluster.
+ * pieces, tokens and places lie in an archive; in memory are a few numbers a pair or cluster. docs/scan.md counts them.
  */
 #ifndef HSC_INSPECT_SCAN_H
 #define HSC_INSPECT_SCAN_H
 
 #include "base/alloc.h"
+#include "base/archive.h"
 #include "base/spill.h"
 #include "headscope/inspect.h"
 #include "inspect/columns.h"
+#include "inspect/pairs.h"
 
 #include <stdbool.h>
 
@@ -20,15 +22,21 @@ typedef struct hsc__range {
 
 /* A wording as the model reads it. */
 typedef struct hsc__said {
-    hsc_token *ids; /* [n_tokens], of the scan's arena */
-    int n_tokens;   /* of them: behind the query of a causal model nothing is kept */
+    const hsc_token *ids; /* [n_tokens] */
+    int n_tokens;         /* behind the query of a causal model nothing is kept */
     hsc__range a, b, query;
 } hsc__said;
 
-typedef struct hsc__scan_pair {
+/* A pair as the model reads it, of the scan's archive. */
+typedef struct hsc__said_pair {
     const hsc_pair *pair;
-    hsc__said said[2];
+    hsc__said wording[2];
     uint64_t digest;
+} hsc__said_pair;
+
+/* What memory holds of a pair. */
+typedef struct hsc__scan_pair {
+    const hsc__said_pair *said;
     int cluster;
     bool equal;  /* the candidates have equally many tokens, in both wordings */
     bool loaded; /* its weights came from the store */
@@ -65,18 +73,25 @@ struct hsc_scan {
     hsc__spill seen; /* [n_used][2][n_heads] hsc_seen */
     hsc_skipped *skipped;
     size_t n_skipped, skipped_capacity;
-    hsc__arena arena;
+    hsc__archive archive; /* of what is said */
 
     hsc__columns shift, accuracy; /* a row a cluster, a column a head */
     double *means;                /* [HSC__N_FIGURES][n_heads] over clusters */
     int *n_right, *n_wrong;       /* [n_heads] clusters with more pairs both right, both wrong */
-    double *rules;                /* [HSC_N_RULES][n_clusters]: accuracy */
+    hsc__columns rules;           /* accuracy: a row a cluster, a column a rule */
     hsc_scan_rule rule[HSC_N_RULES];
 };
 
 /* The weights of a pair, [2][n_heads]. */
 hsc_status hsc__scan_write(hsc_scan *scan, int pair, const hsc_seen *seen, hsc_error *err);
 hsc_status hsc__scan_read(const hsc_scan *scan, int pair, hsc_seen *seen, hsc_error *err);
+
+/* For loops over what is said: called after the i-th pair was read, lets pages go from time to time. */
+static inline void hsc__scan_forget(const hsc_scan *scan, size_t i)
+{
+    hsc__archive_forget(&scan->archive, i);
+    hsc__pairs_forget(scan->source, i);
+}
 
 static inline double hsc__shift_of(const hsc_seen *first, const hsc_seen *second)
 {

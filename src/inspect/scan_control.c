@@ -54,7 +54,8 @@ static hsc_status add_cluster(workspace *w, int *at, hsc_error *err)
     memset(w->sum_alone, 0, n * sizeof *w->sum_alone);
     for (; *at < scan->n_used && scan->pairs[scan->by_cluster[*at]].cluster == cluster; ++*at) {
         int pair = scan->by_cluster[*at];
-        place wanted = {.number = scan->pairs[pair].pair->number};
+        hsc__scan_forget(scan, (size_t)*at);
+        place wanted = {.number = scan->pairs[pair].said->pair->number};
         const place *found = bsearch(&wanted, w->places, (size_t)w->control->n_used, sizeof *w->places, by_number);
         if (!found) continue;
         n_found++;
@@ -71,7 +72,10 @@ static hsc_status add_cluster(workspace *w, int *at, hsc_error *err)
 static hsc_status compare(workspace *w, const hsc_scan_statistics *o, hsc_scan_difference *out, hsc_error *err)
 {
     const hsc_scan *scan = w->scan;
-    for (int i = 0; i < w->control->n_used; i++) w->places[i] = (place){w->control->pairs[i].pair->number, i};
+    for (int i = 0; i < w->control->n_used; i++) {
+        w->places[i] = (place){w->control->pairs[i].said->pair->number, i};
+        hsc__scan_forget(w->control, (size_t)i);
+    }
     qsort(w->places, (size_t)w->control->n_used, sizeof *w->places, by_number);
     for (int at = 0; at < scan->n_used;) HSC_TRY(add_cluster(w, &at, err));
     HSC_FAIL_IF(w->n_pairs == 0, HSC_EINVAL, "the control has no pair at the place of any of these");

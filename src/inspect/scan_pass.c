@@ -37,7 +37,7 @@ typedef struct batch {
 /* Sequence k + w n of a batch is wording w of its pair k. */
 static const hsc__said *said_of(const batch *b, int seq)
 {
-    return &b->scan->pairs[b->pairs[seq % b->n]].said[seq / b->n];
+    return &b->scan->pairs[b->pairs[seq % b->n]].said->wording[seq / b->n];
 }
 
 /* The weights of pair k of the round, [2][n_heads]. */
@@ -99,8 +99,8 @@ static hsc_status keep_rows(const batch *b, hsc_error *err)
 {
     const hsc_scan *scan = b->scan;
     for (int seq = 0; seq < 2 * b->n; seq++) {
-        const hsc__scan_pair *pair = &scan->pairs[b->pairs[seq % b->n]];
-        const hsc__range *query = &pair->said[seq / b->n].query;
+        const hsc__said_pair *pair = scan->pairs[b->pairs[seq % b->n]].said;
+        const hsc__range *query = &pair->wording[seq / b->n].query;
         hsc_seen *out = seen_of(b, b->first + seq % b->n) + (size_t)(seq / b->n) * (size_t)scan->n_heads;
         for (int head = 0; head < scan->n_heads; head++) {
             const hsc_seen *rows = b->rows + (size_t)head * (size_t)b->n_rows + (size_t)b->row_of[seq];
@@ -135,9 +135,9 @@ static hsc_status forward(batch *b, int n_seqs, const int *from, const int *to, 
 }
 
 /* What both twins read before they differ and before either's query; 0: nothing. */
-static int shared_tokens(const hsc__scan_pair *pair)
+static int shared_tokens(const hsc__said_pair *pair)
 {
-    const hsc__said *x = &pair->said[0], *y = &pair->said[1];
+    const hsc__said *x = &pair->wording[0], *y = &pair->wording[1];
     int n = 0, limit = x->query.first < y->query.first ? x->query.first : y->query.first;
     while (n < limit && x->ids[n] == y->ids[n]) n++;
     return n;
@@ -147,7 +147,7 @@ static bool can_share(batch *b)
 {
     bool all = b->scan->config->causal;
     for (int k = 0; k < b->n && all; k++) {
-        b->shared[k] = shared_tokens(&b->scan->pairs[b->pairs[k]]);
+        b->shared[k] = shared_tokens(b->scan->pairs[b->pairs[k]].said);
         all = b->shared[k] > 0;
     }
     return all;
@@ -181,7 +181,7 @@ static hsc_status keep_round(const batch *b, const int *pairs, int n, hsc_error 
     for (int k = 0; k < n; k++) HSC_TRY(hsc__scan_write(b->scan, pairs[k], seen_of(b, k), err));
     if (!store || (b->scan->options.team && b->scan->options.team->rank)) return HSC_OK;
     for (int k = 0; k < n; k++) {
-        const hsc__scan_pair *pair = &b->scan->pairs[pairs[k]];
+        const hsc__said_pair *pair = b->scan->pairs[pairs[k]].said;
         HSC_TRY(store->save(store->user, pair->pair, pair->digest, seen_of(b, k), err));
     }
     return store->flush ? store->flush(store->user, err) : HSC_OK;
@@ -242,6 +242,7 @@ static hsc_status run_rounds(batch *b, const int *todo, int n_todo, hsc_error *e
         int n = n_todo - at < most ? n_todo - at : most;
         HSC_TRY(run_round(b, todo + at, n, err));
         HSC_TRY(tell(scan, n_loaded + at + n, err));
+        for (int i = at; i < at + n; i++) hsc__scan_forget(scan, (size_t)i);
     }
     return HSC_OK;
 }
@@ -266,8 +267,11 @@ static hsc_status make_batch(batch *b, int *n_todo, hsc_error *err)
     for (int i = 0; i < scan->n_used; i++) {
         if (scan->pairs[i].loaded) continue;
         ++*n_todo;
-        for (int w = 0; w < 2; w++)
-            if (scan->pairs[i].said[w].n_tokens > longest) longest = scan->pairs[i].said[w].n_tokens;
+        for (int w = 0; w < 2; w++) {
+            int n = scan->pairs[i].said->wording[w].n_tokens;
+            if (n > longest) longest = n;
+        }
+        hsc__scan_forget(scan, (size_t)i);
     }
     int fit = MOST_TOKENS / (2 * longest);
     b->most_pairs = fit < 1 ? 1 : fit < MOST_PAIRS ? fit : MOST_PAIRS;

@@ -15,10 +15,18 @@
 typedef struct draft {
     const hsc_wording *wording;
     hsc__said said;
+    hsc_token *ids; /* of said; memory that the next pair uses again */
+    size_t capacity;
     const hsc_span *spans; /* of the tokens in the text; NULL when the file has ids */
     int n_added;           /* tokens that --bos put in front */
     const char *why;
 } draft;
+
+/* Both wordings of a pair, and what their texts are encoded into. */
+typedef struct desk {
+    hsc_encoding encoding;
+    draft drafts[2];
+} desk;
 
 static bool is_blank(char c)
 {
@@ -137,22 +145,23 @@ static void judge(const hsc_scan *scan, draft *d)
 }
 
 /* Copies ids, with BOS in front where it is wanted and not there. */
-static hsc_status take_ids(hsc_scan *scan, draft *d, const hsc_token *ids, size_t n, hsc_error *err)
+static hsc_status take_ids(const hsc_scan *scan, draft *d, const hsc_token *ids, size_t n, hsc_error *err)
 {
     const hsc_scan_options *o = &scan->options;
     d->n_added = o->with_bos && !(n && ids[0] == o->bos);
     size_t total = n + (size_t)d->n_added;
-    d->said.ids = hsc__arena_alloc(&scan->arena, total * sizeof *d->said.ids);
-    if (!d->said.ids) return hsc__fail_memory(err, total * sizeof *d->said.ids, "the tokens");
-    if (d->n_added) d->said.ids[0] = o->bos;
-    if (n) memcpy(d->said.ids + d->n_added, ids, n * sizeof *ids);
-    d->said.n_tokens = (int)total;
+    HSC_TRY(hsc__grow(&d->ids, &d->capacity, total, sizeof *d->ids, err));
+    if (d->n_added) d->ids[0] = o->bos;
+    if (n) memcpy(d->ids + d->n_added, ids, n * sizeof *ids);
+    d->said = (hsc__said){.ids = d->ids, .n_tokens = (int)total};
     return HSC_OK;
 }
 
-static hsc_status prepare_wording(hsc_scan *scan, hsc_encoding *encoding, draft *d, hsc_error *err)
+static hsc_status prepare_wording(const hsc_scan *scan, hsc_encoding *encoding, const hsc_wording *w, draft *d,
+                                  hsc_error *err)
 {
-    const hsc_wording *w = d->wording;
+    d->wording = w;
+    d->why = NULL;
     if (w->text) {
         const hsc_tokenizer *tokenizer = hsc_model_tokenizer(scan->model, err);
         if (!tokenizer) return err && err->code ? err->code : HSC_ENOTFOUND;
@@ -206,21 +215,38 @@ hsc_status hsc__scan_skip(hsc_scan *scan, int line, const char *why, hsc_error *
     return HSC_OK;
 }
 
-static hsc_status prepare_pair(hsc_scan *scan, const hsc_pair *pair, hsc_encoding *encoding, hsc_error *err)
+/* Moves what is said to the archive. */
+static hsc_status keep_said(hsc_scan *scan, hsc__said_pair *said, const hsc__said_pair **out, hsc_error *err)
 {
-    draft d[2] = {{.wording = &pair->wording[0]}, {.wording = &pair->wording[1]}};
+    const void *kept;
     for (int i = 0; i < 2; i++) {
-        HSC_TRY(prepare_wording(scan, encoding, &d[i], err));
-        if (d[i].why) return hsc__scan_skip(scan, pair->wording[i].line, d[i].why, err);
+        hsc__said *s = &said->wording[i];
+        HSC_TRY(hsc__archive_put(&scan->archive, s->ids, (size_t)s->n_tokens * sizeof *s->ids, &kept, err));
+        s->ids = kept;
     }
-    if (scan->config->causal && same_until_query(&d[0].said, &d[1].said)) {
+    HSC_TRY(hsc__archive_put(&scan->archive, said, sizeof *said, &kept, err));
+    *out = kept;
+    return HSC_OK;
+}
+
+static hsc_status prepare_pair(hsc_scan *scan, const hsc_pair *pair, desk *work, hsc_error *err)
+{
+    for (int i = 0; i < 2; i++) {
+        draft *d = &work->drafts[i];
+        HSC_TRY(prepare_wording(scan, &work->encoding, &pair->wording[i], d, err));
+        if (d->why) return hsc__scan_skip(scan, pair->wording[i].line, d->why, err);
+    }
+    hsc__said_pair said = {.pair = pair, .wording = {work->drafts[0].said, work->drafts[1].said}};
+    const hsc__said *x = &said.wording[0], *y = &said.wording[1];
+    if (scan->config->causal && same_until_query(x, y)) {
         scan->n_same++;
         return HSC_OK;
     }
-    hsc__scan_pair *out = &scan->pairs[scan->n_used++];
-    *out = (hsc__scan_pair){
-        .pair = pair, .said = {d[0].said, d[1].said}, .digest = digest_of((hsc__said[]){d[0].said, d[1].said})};
-    out->equal = count(d[0].said.a) == count(d[0].said.b) && count(d[1].said.a) == count(d[1].said.b);
+    said.digest = digest_of(said.wording);
+    hsc__scan_pair *out = &scan->pairs[scan->n_used];
+    out->equal = count(x->a) == count(x->b) && count(y->a) == count(y->b);
+    HSC_TRY(keep_said(scan, &said, &out->said, err));
+    scan->n_used++;
     return HSC_OK;
 }
 
@@ -243,44 +269,84 @@ static hsc_status drop_repeats(hsc_scan *scan, hsc_error *err)
     int n_kept = 0;
     place *places = hsc__calloc(n, sizeof *places);
     if (!places) return hsc__fail_memory(err, n * sizeof *places, "digests");
-    for (size_t i = 0; i < n; i++) places[i] = (place){scan->pairs[i].digest, (int)i};
+    for (size_t i = 0; i < n; i++) {
+        places[i] = (place){scan->pairs[i].said->digest, (int)i};
+        hsc__scan_forget(scan, i);
+    }
     qsort(places, n, sizeof *places, by_digest);
     hsc_status status = HSC_OK;
     for (size_t i = 1; i < n && status == HSC_OK; i++) {
         if (places[i].digest != places[i - 1].digest) continue;
         hsc__scan_pair *repeat = &scan->pairs[places[i].index];
-        status = hsc__scan_skip(scan, repeat->pair->wording[0].line, "another line has the same tokens", err);
-        repeat->pair = NULL;
+        status = hsc__scan_skip(scan, repeat->said->pair->wording[0].line, "another line has the same tokens", err);
+        repeat->said = NULL;
+        hsc__scan_forget(scan, i);
     }
     hsc__free(places);
     for (size_t i = 0; i < n; i++)
-        if (scan->pairs[i].pair) scan->pairs[n_kept++] = scan->pairs[i];
+        if (scan->pairs[i].said) scan->pairs[n_kept++] = scan->pairs[i];
     scan->n_used = n_kept;
     return status;
 }
 
+/* Numbers the clusters; false when their names do not rise with the pairs, as they do where each pair is its own. */
+static bool number_rising(hsc_scan *scan)
+{
+    const char *last = NULL;
+    scan->n_clusters = 0;
+    for (int i = 0; i < scan->n_used; i++) {
+        const char *name = scan->pairs[i].said->pair->cluster;
+        int order = last ? strcmp(last, name) : -1;
+        if (order > 0) return false;
+        scan->n_clusters += order < 0;
+        scan->pairs[i].cluster = scan->n_clusters - 1;
+        last = name;
+        hsc__scan_forget(scan, (size_t)i);
+    }
+    return true;
+}
+
+/* A pair's cluster, by its name in memory. */
+typedef struct named {
+    const char *name;
+    int pair;
+} named;
+
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    return strcmp(((const named *)a)->name, ((const named *)b)->name);
+}
+
+/* names: [n_used]. */
+static hsc_status number_sorted(hsc_scan *scan, named *names, hsc__arena *arena, hsc_error *err)
+{
+    scan->n_clusters = 0;
+    for (int i = 0; i < scan->n_used; i++) {
+        const char *name = scan->pairs[i].said->pair->cluster;
+        names[i] = (named){hsc__arena_strndup(arena, name, strlen(name)), i};
+        if (!names[i].name) return hsc__fail_memory(err, strlen(name) + 1, "clusters");
+        hsc__scan_forget(scan, (size_t)i);
+    }
+    qsort(names, (size_t)scan->n_used, sizeof *names, by_name);
+    for (int i = 0; i < scan->n_used; i++) {
+        scan->n_clusters += i == 0 || by_name(&names[i - 1], &names[i]) != 0;
+        scan->pairs[names[i].pair].cluster = scan->n_clusters - 1;
+    }
+    return HSC_OK;
 }
 
 /* Numbers the clusters in the order of their names. */
 static hsc_status number_clusters(hsc_scan *scan, hsc_error *err)
 {
-    size_t n = (size_t)scan->n_used, n_names = 0;
-    const char **names = hsc__calloc(n, sizeof *names);
-    if (!names) return hsc__fail_memory(err, n * sizeof *names, "clusters");
-    for (size_t i = 0; i < n; i++) names[i] = scan->pairs[i].pair->cluster;
-    qsort(names, n, sizeof *names, by_name);
-    for (size_t i = 0; i < n; i++)
-        if (i == 0 || strcmp(names[i], names[i - 1]) != 0) names[n_names++] = names[i];
-    for (size_t i = 0; i < n; i++) {
-        const char **at = bsearch(&scan->pairs[i].pair->cluster, names, n_names, sizeof *names, by_name);
-        scan->pairs[i].cluster = (int)(at - names);
-    }
-    scan->n_clusters = (int)n_names;
+    size_t n = (size_t)scan->n_used;
+    hsc__arena arena = {0};
+    if (number_rising(scan)) return HSC_OK;
+    named *names = hsc__calloc(n, sizeof *names);
+    hsc_status status =
+        names ? number_sorted(scan, names, &arena, err) : hsc__fail_memory(err, n * sizeof *names, "clusters");
     hsc__free(names);
-    return HSC_OK;
+    hsc__arena_free(&arena);
+    return status;
 }
 
 /* The pairs of the first cluster, in their order, then those of the second, and so on. */
@@ -304,14 +370,17 @@ static int by_line(const void *a, const void *b)
     return (x->line > y->line) - (x->line < y->line);
 }
 
-static hsc_status prepare_all(hsc_scan *scan, hsc_encoding *encoding, hsc_error *err)
+static hsc_status prepare_all(hsc_scan *scan, desk *work, hsc_error *err)
 {
     int n = hsc_pairs_count(scan->source);
     for (int i = 0; hsc_pairs_skipped(scan->source, i); i++) {
         const hsc_skipped *s = hsc_pairs_skipped(scan->source, i);
         HSC_TRY(hsc__scan_skip(scan, s->line, s->why, err));
     }
-    for (int i = 0; i < n; i++) HSC_TRY(prepare_pair(scan, hsc_pairs_get(scan->source, i), encoding, err));
+    for (int i = 0; i < n; i++) {
+        HSC_TRY(prepare_pair(scan, hsc_pairs_get(scan->source, i), work, err));
+        hsc__scan_forget(scan, (size_t)i);
+    }
     HSC_TRY(drop_repeats(scan, err));
     if (scan->n_skipped) qsort(scan->skipped, scan->n_skipped, sizeof *scan->skipped, by_line);
     HSC_FAIL_IF(!scan->n_used && scan->n_same, HSC_EINVAL,
@@ -327,10 +396,11 @@ static hsc_status prepare_all(hsc_scan *scan, hsc_encoding *encoding, hsc_error 
 hsc_status hsc__scan_prepare(hsc_scan *scan, hsc_error *err)
 {
     size_t n = (size_t)hsc_pairs_count(scan->source);
-    hsc_encoding encoding = {0};
+    desk work = {0};
     scan->pairs = hsc__calloc(n, sizeof *scan->pairs);
     if (!scan->pairs) return hsc__fail_memory(err, n * sizeof *scan->pairs, "the pairs");
-    hsc_status status = prepare_all(scan, &encoding, err);
-    hsc_encoding_free(&encoding);
+    hsc_status status = prepare_all(scan, &work, err);
+    hsc_encoding_free(&work.encoding);
+    for (int i = 0; i < 2; i++) hsc__free(work.drafts[i].ids);
     return status;
 }

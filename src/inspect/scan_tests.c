@@ -122,18 +122,19 @@ hsc_status hsc__test_columns(const hsc__columns *columns, const hsc_scan_statist
  */
 
 /* The head's accuracy less a rule's, cluster by cluster. */
-static hsc_status test_rule(const hsc_scan *scan, int rule, const hsc_table *accuracy, double *difference,
-                            const hsc_scan_statistics *o, double *p, hsc_error *err)
+static hsc_status test_rule(const hsc_scan *scan, int rule, const hsc_table *accuracy, double *known,
+                            double *difference, const hsc_scan_statistics *o, double *p, hsc_error *err)
 {
     size_t n = (size_t)accuracy->n_columns;
-    const double *known = scan->rules + (size_t)rule * (size_t)scan->n_clusters;
+    HSC_TRY(hsc__columns_read(&scan->rules, rule, known, err));
     for (int c = 0; c < scan->n_clusters; c++)
         for (size_t j = 0; j < n; j++) difference[(size_t)c * n + j] = accuracy->values[(size_t)c * n + j] - known[c];
     return hsc__flip_columns(&(hsc_table){difference, scan->n_clusters, accuracy->n_columns}, o, p, err);
 }
 
-static hsc_status test_accuracy(const hsc_scan *scan, const panel *w, double *difference, const hsc_scan_statistics *o,
-                                hsc_scan_head *out, hsc_error *err)
+/* known: room for a figure of each cluster; difference: for a panel. */
+static hsc_status test_accuracy(const hsc_scan *scan, const panel *w, double *known, double *difference,
+                                const hsc_scan_statistics *o, hsc_scan_head *out, hsc_error *err)
 {
     hsc_table table;
     hsc_bootstrap_options bootstrap = bootstrap_of(o);
@@ -142,7 +143,7 @@ static hsc_status test_accuracy(const hsc_scan *scan, const panel *w, double *di
         HSC_TRY(hsc_bootstrap(&table, &bootstrap, w->ci, err));
         for (int j = 0; j < table.n_columns; j++) out[first + j].acc_ci = w->ci[j];
         for (int rule = 0; rule < HSC_N_RULES; rule++) {
-            HSC_TRY(test_rule(scan, rule, &table, difference, o, w->p, err));
+            HSC_TRY(test_rule(scan, rule, &table, known, difference, o, w->p, err));
             for (int j = 0; j < table.n_columns; j++) out[first + j].p_rules[rule] = w->p[j];
         }
     }
@@ -196,18 +197,20 @@ hsc_status hsc_scan_figures(const hsc_scan *scan, const hsc_scan_statistics *opt
                 "figures: the false discovery rate is by BH or BY");
     panel w = {0};
     hsc__tested *shift = hsc__calloc(n, sizeof *shift);
-    double *p = hsc__calloc(2 * n, sizeof *p), *difference = NULL;
+    double *p = hsc__calloc(2 * n, sizeof *p), *known = NULL, *difference = NULL;
     hsc_status status = shift && p ? HSC_OK : hsc__fail_memory(err, n * sizeof *shift, "the tests");
     if (status == HSC_OK) status = test_heads(scan, o, shift, p, p + n, out, err);
     if (status == HSC_OK) status = open_panel(&w, &scan->accuracy, scan->memory / 2, err);
     if (status == HSC_OK) {
+        known = hsc__calloc((size_t)scan->n_clusters, sizeof *known);
         difference = hsc__calloc((size_t)w.width * (size_t)scan->n_clusters, sizeof *difference);
-        status = difference ? test_accuracy(scan, &w, difference, o, out, err)
-                            : hsc__fail_memory(err, scan->memory / 2, "the tests");
+        status = known && difference ? test_accuracy(scan, &w, known, difference, o, out, err)
+                                     : hsc__fail_memory(err, scan->memory / 2, "the tests");
     }
     close_panel(&w);
     hsc__free(shift);
     hsc__free(p);
+    hsc__free(known);
     hsc__free(difference);
     return status;
 }

@@ -18,19 +18,25 @@
 typedef struct made {
     hsc_scan scan;
     hsc_pair *list;
+    hsc__said_pair *said;
 } made;
+
+static const hsc_pairs no_texts;
 
 static void make(made *m, int n, const int *numbers, const int *clusters, const int *shifts)
 {
-    *m = (made){.scan = {.n_used = n, .n_heads = 1, .n_clusters = clusters[n - 1] + 1, .memory = 1 << 20}};
+    *m = (made){
+        .scan = {.source = &no_texts, .n_used = n, .n_heads = 1, .n_clusters = clusters[n - 1] + 1, .memory = 1 << 20}};
     m->list = calloc((size_t)n, sizeof *m->list);
+    m->said = calloc((size_t)n, sizeof *m->said);
     m->scan.pairs = hsc__calloc((size_t)n, sizeof *m->scan.pairs);
     m->scan.by_cluster = hsc__calloc((size_t)n, sizeof *m->scan.by_cluster);
-    assert_true(m->list && m->scan.pairs && m->scan.by_cluster);
+    assert_true(m->list && m->said && m->scan.pairs && m->scan.by_cluster);
     assert_int_equal(hsc__spill_open(&m->scan.seen, (uint64_t)n * 2 * sizeof(hsc_seen), 1 << 30, NULL), HSC_OK);
     for (int i = 0; i < n; i++) {
         m->list[i].number = numbers[i];
-        m->scan.pairs[i].pair = &m->list[i];
+        m->said[i].pair = &m->list[i];
+        m->scan.pairs[i].said = &m->said[i];
         m->scan.pairs[i].cluster = clusters[i];
         m->scan.by_cluster[i] = i;
         hsc_seen seen[2] = {{.a = 0.5f + (float)shifts[i] / 64, .b = 0.25f}, {.a = 0.375f, .b = 0.125f}};
@@ -44,6 +50,7 @@ static void discard(made *m)
     hsc__free(m->scan.by_cluster);
     hsc__free(m->scan.pairs);
     free(m->list);
+    free(m->said);
 }
 
 static const hsc_scan_statistics few = {.n_bootstrap = 1, .n_flips = 1, .n_threads = 1};

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -23,15 +24,31 @@ enum { MOST = 4 };
 static hsc_scan_rule figures[HSC_N_RULES];
 static double by_cluster[HSC_N_RULES][MOST];
 
-static void judge(hsc__scan_pair *pairs, int n, int n_clusters)
+typedef struct said_pair {
+    int cluster;
+    hsc__said said[2];
+} said_pair;
+
+static void judge(const said_pair *pairs, int n, int n_clusters)
 {
-    hsc_scan scan = {.pairs = pairs, .n_used = n, .n_clusters = n_clusters};
+    hsc_pairs no_texts = {0};
+    hsc__said_pair said[MOST] = {0};
+    hsc__scan_pair list[MOST] = {0};
+    int order[MOST], n_listed = 0;
+    hsc_scan scan = {.source = &no_texts, .pairs = list, .by_cluster = order, .n_used = n, .n_clusters = n_clusters};
+    for (int c = 0; c < n_clusters; c++)
+        for (int i = 0; i < n; i++)
+            if (pairs[i].cluster == c) order[n_listed++] = i;
+    for (int i = 0; i < n; i++) {
+        memcpy(said[i].wording, pairs[i].said, sizeof pairs[i].said);
+        list[i] = (hsc__scan_pair){.said = &said[i], .cluster = pairs[i].cluster};
+    }
     assert_int_equal(hsc__scan_rules(&scan, NULL), HSC_OK);
     for (int rule = 0; rule < HSC_N_RULES; rule++) {
         figures[rule] = hsc_scan_rule_figures(&scan, (hsc_rule)rule);
-        for (int c = 0; c < n_clusters; c++) by_cluster[rule][c] = scan.rules[rule * n_clusters + c];
+        assert_int_equal(hsc__columns_read(&scan.rules, rule, by_cluster[rule], NULL), HSC_OK);
     }
-    hsc__free(scan.rules);
+    hsc__columns_free(&scan.rules);
 }
 
 static void assert_rule(hsc_rule rule, double accuracy, double pair_accuracy)
@@ -45,7 +62,7 @@ static void assert_rule(hsc_rule rule, double accuracy, double pair_accuracy)
 static void test_before_the_query(void **state)
 {
     (void)state;
-    hsc__scan_pair pair = {.said = {SAID(1, 1, 3, 4, 7, 7), SAID(5, 5, 2, 2, 7, 7)}};
+    said_pair pair = {.said = {SAID(1, 1, 3, 4, 7, 7), SAID(5, 5, 2, 2, 7, 7)}};
     judge(&pair, 1, 1);
     assert_rule(HSC_RULE_FIRST, 1, 1);
     assert_rule(HSC_RULE_NEAREST, 0, 0);
@@ -56,7 +73,7 @@ static void test_before_the_query(void **state)
 static void test_behind_the_query(void **state)
 {
     (void)state;
-    hsc__scan_pair pair = {.said = {SAID(5, 6, 8, 8, 2, 3), SAID(9, 9, 4, 4, 2, 3)}};
+    said_pair pair = {.said = {SAID(5, 6, 8, 8, 2, 3), SAID(9, 9, 4, 4, 2, 3)}};
     judge(&pair, 1, 1);
     assert_rule(HSC_RULE_FIRST, 1, 1);
     assert_rule(HSC_RULE_NEAREST, 1, 1);
@@ -67,10 +84,10 @@ static void test_behind_the_query(void **state)
 static void test_distances_tie(void **state)
 {
     (void)state;
-    hsc__scan_pair pair = {.said = {SAID(2, 3, 7, 9, 4, 6), SAID(4, 4, 6, 6, 4, 6)}};
+    said_pair pair = {.said = {SAID(2, 3, 7, 9, 4, 6), SAID(4, 4, 6, 6, 4, 6)}};
     judge(&pair, 1, 1);
     assert_rule(HSC_RULE_NEAREST, 0.5, 0);
-    hsc__scan_pair inside = {.said = {SAID(5, 5, 7, 7, 4, 6), SAID(3, 3, 4, 6, 4, 6)}};
+    said_pair inside = {.said = {SAID(5, 5, 7, 7, 4, 6), SAID(3, 3, 4, 6, 4, 6)}};
     judge(&inside, 1, 1);
     assert_rule(HSC_RULE_NEAREST, 1, 1);
 }
@@ -79,11 +96,11 @@ static void test_distances_tie(void **state)
 static void test_pairs_want_both(void **state)
 {
     (void)state;
-    hsc__scan_pair pair = {.said = {SAID(1, 1, 2, 2, 4, 4), SAID(1, 1, 2, 2, 4, 4)}};
+    said_pair pair = {.said = {SAID(1, 1, 2, 2, 4, 4), SAID(1, 1, 2, 2, 4, 4)}};
     judge(&pair, 1, 1);
     assert_rule(HSC_RULE_FIRST, 0.5, 0);
     assert_rule(HSC_RULE_NEAREST, 0.5, 0);
-    hsc__scan_pair tie = {.said = {SAID(1, 2, 3, 3, 5, 5), SAID(1, 1, 2, 2, 5, 5)}};
+    said_pair tie = {.said = {SAID(1, 2, 3, 3, 5, 5), SAID(1, 1, 2, 2, 5, 5)}};
     judge(&tie, 1, 1);
     assert_rule(HSC_RULE_LONGEST, 0.75, 0);
 }
@@ -92,7 +109,7 @@ static void test_pairs_want_both(void **state)
 static void test_offset(void **state)
 {
     (void)state;
-    hsc__scan_pair pairs[] = {
+    said_pair pairs[] = {
         {.cluster = 0, .said = {SAID(2, 2, 3, 3, 4, 5), SAID(3, 3, 2, 2, 4, 5)}},
         {.cluster = 1, .said = {SAID(1, 2, 3, 4, 5, 5), SAID(3, 4, 1, 2, 5, 5)}},
     };
@@ -105,17 +122,17 @@ static void test_offset(void **state)
 static void test_offset_of_equals(void **state)
 {
     (void)state;
-    hsc__scan_pair both = {.said = {SAID(1, 2, 3, 4, 5, 5), SAID(3, 4, 1, 2, 5, 5)}};
+    said_pair both = {.said = {SAID(1, 2, 3, 4, 5, 5), SAID(3, 4, 1, 2, 5, 5)}};
     judge(&both, 1, 1);
     assert_int_equal(figures[HSC_RULE_OFFSET].offset, 3); /* 4 is right as well */
     assert_rule(HSC_RULE_OFFSET, 1, 1);
-    hsc__scan_pair behind = {.said = {SAID(4, 4, 6, 6, 2, 2), SAID(6, 6, 4, 4, 2, 2)}};
+    said_pair behind = {.said = {SAID(4, 4, 6, 6, 2, 2), SAID(6, 6, 4, 4, 2, 2)}};
     judge(&behind, 1, 1);
     assert_int_equal(figures[HSC_RULE_OFFSET].offset, -2);
     assert_rule(HSC_RULE_OFFSET, 1, 1);
 }
 
-static void assert_offset(hsc__scan_pair pair, int offset, double accuracy)
+static void assert_offset(said_pair pair, int offset, double accuracy)
 {
     judge(&pair, 1, 1);
     assert_int_equal(figures[HSC_RULE_OFFSET].offset, offset);
@@ -127,17 +144,17 @@ static void assert_offset(hsc__scan_pair pair, int offset, double accuracy)
 static void test_offset_at_the_ends(void **state)
 {
     (void)state;
-    assert_offset((hsc__scan_pair){.said = {SAID(0, 0, 3, 3, 5, 5), SAID(4, 4, 3, 3, 5, 5)}}, 5, 0.75);
-    assert_offset((hsc__scan_pair){.said = {SAID(3, 3, 4, 4, 5, 5), SAID(3, 3, 0, 0, 5, 5)}}, 5, 0.75);
-    assert_offset((hsc__scan_pair){.said = {SAID(6, 6, 4, 4, 2, 2), SAID(4, 4, 5, 5, 2, 2)}}, -4, 0.75);
-    assert_offset((hsc__scan_pair){.said = {SAID(4, 4, 5, 5, 2, 2), SAID(5, 5, 6, 6, 2, 2)}}, -4, 0.75);
+    assert_offset((said_pair){.said = {SAID(0, 0, 3, 3, 5, 5), SAID(4, 4, 3, 3, 5, 5)}}, 5, 0.75);
+    assert_offset((said_pair){.said = {SAID(3, 3, 4, 4, 5, 5), SAID(3, 3, 0, 0, 5, 5)}}, 5, 0.75);
+    assert_offset((said_pair){.said = {SAID(6, 6, 4, 4, 2, 2), SAID(4, 4, 5, 5, 2, 2)}}, -4, 0.75);
+    assert_offset((said_pair){.said = {SAID(4, 4, 5, 5, 2, 2), SAID(5, 5, 6, 6, 2, 2)}}, -4, 0.75);
 }
 
 /* One candidate inside the other: the one that begins first is mentioned first. */
 static void test_nested(void **state)
 {
     (void)state;
-    hsc__scan_pair pair = {.said = {SAID(1, 4, 2, 3, 6, 6), SAID(2, 3, 1, 4, 6, 6)}};
+    said_pair pair = {.said = {SAID(1, 4, 2, 3, 6, 6), SAID(2, 3, 1, 4, 6, 6)}};
     judge(&pair, 1, 1);
     assert_rule(HSC_RULE_FIRST, 1, 1);
 }
@@ -146,7 +163,7 @@ static void test_nested(void **state)
 static void test_clusters(void **state)
 {
     (void)state;
-    hsc__scan_pair pairs[] = {
+    said_pair pairs[] = {
         {.cluster = 0, .said = {SAID(1, 1, 2, 2, 4, 4), SAID(2, 2, 1, 1, 4, 4)}},
         {.cluster = 1, .said = {SAID(2, 2, 1, 1, 4, 4), SAID(1, 1, 2, 2, 4, 4)}},
         {.cluster = 0, .said = {SAID(1, 1, 2, 2, 4, 4), SAID(1, 1, 2, 2, 4, 4)}},
