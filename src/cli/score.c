@@ -46,6 +46,9 @@ static const hsc__option options[] = {
     {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__score_options, parse_special), 0, 0,
      "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
     HSC__OPTION_JSON(hsc__score_options, json),
+    {"csv", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__score_options, csv), 0, 0,
+     "Print CSV with a line of names, then a line a token; with --choices a line a choice, with --pairs a line a "
+     "text."},
     HSC__OPTION_HEADING("The passes"),
     HSC__OPTIONS_PASS(hsc__score_options, pass),
     HSC__OPTION_THREADS(hsc__score_options, threads),
@@ -91,6 +94,8 @@ static int check(const hsc__score_options *o, int n_texts)
         return hsc__cli_misuse(command,
                                "no text: give TEXT, - for standard input, --file, --ids, --choices or --pairs");
     if (n_inputs > 1) return hsc__cli_misuse(command, "more than one of TEXT, --file, --ids, --choices and --pairs");
+    if (o->json && o->csv) return hsc__cli_misuse(command, "--json and --csv: one of the two");
+    if (o->csv && o->tokens) return hsc__cli_misuse(command, "--csv has a line a token: leave --tokens out");
     if ((o->by || o->limit || o->seed) && !o->pairs)
         return hsc__cli_misuse(command, "--by, --limit and --seed go with --pairs");
     bool target = o->target.text || o->target.ids.ids;
@@ -154,6 +159,20 @@ static int print_json(const hsc__score *j, const hsc__tokens *tokens, const doub
         json_object_set_new(root, "bits_per_byte", hsc__json_number(-s.log_prob / log(2) / (double)s.n_bytes));
     json_object_set_new(root, "tokens", list);
     return hsc__json_print(root);
+}
+
+static int print_csv(const hsc__score *j, const hsc__tokens *tokens, const double *log_probs)
+{
+    (void)j;
+    hsc__string out = {0};
+    hsc__string_text(&out, "position,id,token,log_prob\n");
+    for (size_t i = 0; i < tokens->encoding.n; i++) {
+        hsc__string_printf(&out, "%zu,%d,", i, (int)tokens->encoding.ids[i]);
+        hsc__csv_field(&out, tokens->texts[i].bytes, tokens->texts[i].n);
+        hsc__csv_number(&out, i ? log_probs[i] : NAN);
+        hsc__string_text(&out, "\n");
+    }
+    return hsc__cli_write_string(&out);
 }
 
 static int print_text(const hsc__score *j, const hsc__tokens *tokens, const double *log_probs)
@@ -246,7 +265,10 @@ static int run_text(hsc__score *j, const char *argument)
     hsc_status status = read_tokens(j, argument, &tokens, &err);
     if (status == HSC_OK) status = score_text(j, &tokens, &log_probs, &err);
     hsc__cli_progress_end();
-    int result = status == HSC_OK ? (j->o->json ? print_json : print_text)(j, &tokens, log_probs) : hsc__cli_fail(&err);
+    int result = status != HSC_OK ? hsc__cli_fail(&err)
+                 : j->o->json     ? print_json(j, &tokens, log_probs)
+                 : j->o->csv      ? print_csv(j, &tokens, log_probs)
+                                  : print_text(j, &tokens, log_probs);
     hsc__free(log_probs);
     hsc__tokens_free(&tokens);
     return result;

@@ -2,6 +2,7 @@
 #ifndef HSC_CLI_SCORE_H
 #define HSC_CLI_SCORE_H
 
+#include "cli/heads.h"
 #include "cli/target.h"
 
 typedef struct hsc__score_options {
@@ -10,7 +11,7 @@ typedef struct hsc__score_options {
     hsc__target_options target;
     hsc__pass_options pass;
     int window, stride, threads, by, limit, seed;
-    bool tokens, no_special, parse_special, json;
+    bool tokens, no_special, parse_special, json, csv;
 } hsc__score_options;
 
 typedef struct hsc__score {

@@ -26,7 +26,8 @@ typedef struct question {
 typedef struct tally {
     size_t n, n_answered;
     size_t n_right[N_WAYS];
-    json_t *items;
+    json_t *items;   /* of --json */
+    hsc__string csv; /* of --csv */
 } tally;
 
 /* As a target of an encoder-decoder. */
@@ -184,6 +185,19 @@ static json_t *question_json(const question *q)
     return item;
 }
 
+/* A line a choice; `right` is empty where no answer was given. */
+static void add_csv(hsc__string *out, const question *q)
+{
+    for (int i = 0; i < q->n_choices; i++) {
+        hsc__string_printf(out, "%d,%d", q->line, i);
+        hsc__csv_number(out, q->list[i].log_prob);
+        hsc__string_printf(out, ",%d,%zu", q->list[i].n - q->list[i].first, q->n_bytes[i]);
+        for (int way = 0; way < N_WAYS; way++) hsc__string_printf(out, ",%d", q->best[way] == i);
+        hsc__csv_number(out, q->answer < 0 ? NAN : q->answer == i);
+        hsc__string_text(out, "\n");
+    }
+}
+
 /* One line; `q` is scratch that keeps its memory from line to line. */
 static hsc_status run_line(hsc__score *j, tally *t, question *q, const char *line, size_t n, hsc_error *err)
 {
@@ -196,6 +210,7 @@ static hsc_status run_line(hsc__score *j, tally *t, question *q, const char *lin
     HSC_TRY(hsc_score_continuations(j->session, q->list, q->n_choices, err));
     judge(t, q);
     if (t->items) json_array_append_new(t->items, question_json(q));
+    if (j->o->csv) add_csv(&t->csv, q);
     hsc__cli_progress("scored %zu questions", t->n);
     return HSC_OK;
 }
@@ -245,6 +260,7 @@ int hsc__score_choices(hsc__score *j)
 {
     hsc_error err = {0};
     tally t = {.items = j->o->json ? json_array() : NULL};
+    if (j->o->csv) hsc__string_text(&t.csv, "line,choice,log_prob,n_tokens,n_bytes,best,best_byte,best_token,right\n");
     question *q = hsc__calloc(1, sizeof *q);
     hsc_session_options session = hsc__pass_session(&j->o->pass, j->o->threads, 0);
     session.max_seqs = MAX_AT_ONCE;
@@ -252,7 +268,10 @@ int hsc__score_choices(hsc__score *j)
     if (status == HSC_OK && !j->reads_source) status = hsc_session_new(&j->session, j->opened.model, &session, &err);
     if (status == HSC_OK) status = run_lines(j, &t, q, &err);
     hsc__cli_progress_end();
-    int result = status == HSC_OK ? print_result(j, &t) : hsc__cli_fail(&err);
+    int result = status != HSC_OK ? hsc__cli_fail(&err)
+                 : j->o->csv      ? hsc__cli_write_string(&t.csv)
+                                  : print_result(j, &t);
+    if (status != HSC_OK) hsc__string_free(&t.csv);
     for (int i = 0; q && i < MAX_CHOICES; i++) hsc_encoding_free(&q->encodings[i]);
     hsc__free(q);
     json_decref(t.items);

@@ -268,11 +268,29 @@ static int print_json(const asked *a)
     return hsc__json_print(root);
 }
 
+static int print_csv(const asked *a)
+{
+    hsc__string out = {0};
+    hsc__string_text(&out, "line,cluster,lead,right\n");
+    for (size_t i = 0; i < a->items.n; i++) {
+        const hsc__item *item = &a->items.list[i];
+        hsc__string_printf(&out, "%d,", item->line);
+        if (item->cluster) hsc__csv_field(&out, item->cluster, strlen(item->cluster));
+        hsc__csv_number(&out, a->values[i * N_FIGURES + LEAD]);
+        hsc__csv_number(&out, a->values[i * N_FIGURES + RIGHT]);
+        hsc__string_text(&out, "\n");
+    }
+    return hsc__cli_write_string(&out);
+}
+
 int hsc__score_pairs(hsc__score *j)
 {
     asked a = {.j = j, .by_text = j->o->by != 0};
     hsc_error err = {0};
-    int result = run(&a, &err) != HSC_OK ? hsc__cli_fail(&err) : j->o->json ? print_json(&a) : print_text(&a);
+    int result = run(&a, &err) != HSC_OK ? hsc__cli_fail(&err)
+                 : j->o->json            ? print_json(&a)
+                 : j->o->csv             ? print_csv(&a)
+                                         : print_text(&a);
     hsc_encoding_free(&a.encodings[0]);
     hsc_encoding_free(&a.encodings[1]);
     hsc__items_free(&a.items);

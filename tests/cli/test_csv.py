@@ -42,6 +42,28 @@ class Csv(ProgramTest):
         self.same([row["mean"] for row in rows[-n:]], said["mean"])
         self.assertEqual(rows[-1]["key_token"], said["tokens"][-1]["text"])
 
+    def test_score(self):
+        rows, said = self.both("score", "-m", STORIES, TEXT)
+        self.same([row["log_prob"] for row in rows], [token["log_prob"] for token in said["tokens"]])
+        self.assertEqual([row["token"] for row in rows], [token["text"] for token in said["tokens"]])
+        rows, said = self.both("score", "-m", STORIES, "--pairs", self.prompts())
+        self.same([row["lead"] for row in rows], [text["lead"] for text in said["texts"]])
+        leads = [text["lead"] for text in said["texts"]]
+        self.same([row["right"] for row in rows], [0.5 + (lead > 0) / 2 - (lead < 0) / 2 for lead in leads])
+        self.assertEqual([int(row["line"]) for row in rows], [text["line"] for text in said["texts"]])
+        questions = self.folder / "questions.jsonl"
+        questions.write_text('{"prompt": "Tom has a", "choices": [" cat", " big dog"], "answer": 1}\n'
+                             '{"prompt": "Lily is", "choices": [" sad", " happy"]}\n')
+        rows, said = self.both("score", "-m", STORIES, "--choices", questions)
+        choices = [choice for question in said["questions"] for choice in question["choices"]]
+        for name in ("log_prob", "n_tokens", "n_bytes"):
+            self.same([row[name] for row in rows], [choice[name] for choice in choices])
+        for name in ("best", "best_byte", "best_token"):
+            self.assertEqual([int(row["choice"]) for row in rows if row[name] == "1"], [q[name] for q in said["questions"]])
+        self.assertEqual([row["right"] for row in rows], ["0", "1", "", ""])
+        self.bad(2, "score", "-m", STORIES, TEXT, "--csv", "--json", says=["one of the two"])
+        self.bad(2, "score", "-m", STORIES, TEXT, "--csv", "--tokens", says=["leave --tokens out"])
+
     def test_values(self):
         rows, said = self.both("values", "-m", STORIES, TEXT, "--layer", "L1")
         self.same([row["weight"] for row in rows], sum((head["weights"] for head in said["heads"]), []))
