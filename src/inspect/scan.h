@@ -134,4 +134,20 @@ static inline uint64_t hsc__stream_seed(uint64_t seed, hsc__stream stream)
     return seed + (uint64_t)stream * 0x9E3779B9U;
 }
 
+/* What the tests of a run have in common. */
+static inline hsc_flip_options hsc__flips_of(const hsc_scan_statistics *o)
+{
+    return (hsc_flip_options){o->n_flips, hsc__stream_seed(o->seed, HSC__STREAM_SIGNS), o->n_threads};
+}
+
+static inline hsc_bootstrap_options hsc__bootstrap_of(const hsc_scan_statistics *o)
+{
+    return (hsc_bootstrap_options){.n_draws = o->n_bootstrap, .seed = o->seed, .n_threads = o->n_threads};
+}
+
+/* scan_choose.c. Of n_clusters the part that chooses; HSC_EINVAL: a side has fewer than two. */
+hsc_status hsc__split_size(int n_clusters, double held_out, int *n_choosing, hsc_error *err);
+/* chosen[k]: the k best of scores[n], best first; of equals the earlier one. */
+void hsc__choose(const double *scores, int n, int k, int *chosen);
+
 #endif

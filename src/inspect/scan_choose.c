@@ -61,16 +61,27 @@ static double score(const part *p, hsc_scan_by by, const double *column)
     return by == HSC_BY_ACCURACY ? column_mean(p, column) : fabs(column_mean(p, column));
 }
 
-/* chosen[k]: the k best heads, best first; of equals the earlier one. scores: [n_heads]. */
-static void choose(const double *scores, int n_heads, int k, int *chosen)
+void hsc__choose(const double *scores, int n, int k, int *chosen)
 {
-    int n = 0;
-    for (int h = 0; h < n_heads; h++) {
-        if (n == k && scores[h] <= scores[chosen[n - 1]]) continue;
-        int at = n < k ? n++ : n - 1;
+    int n_chosen = 0;
+    for (int h = 0; h < n; h++) {
+        if (n_chosen == k && scores[h] <= scores[chosen[k - 1]]) continue;
+        int at = n_chosen < k ? n_chosen++ : k - 1;
         for (; at > 0 && scores[chosen[at - 1]] < scores[h]; at--) chosen[at] = chosen[at - 1];
         chosen[at] = h;
     }
+}
+
+hsc_status hsc__split_size(int n_clusters, double held_out, int *n_choosing, hsc_error *err)
+{
+    double share = held_out > 0 ? held_out : 0.5;
+    HSC_FAIL_IF(!(share < 1), HSC_EINVAL, "the share that is held out is %g, it must be below 1", share);
+    int n_held = (int)(share * n_clusters + 0.5);
+    *n_choosing = n_clusters - n_held;
+    HSC_FAIL_IF(n_held < 2 || *n_choosing < 2, HSC_EINVAL,
+                "%d clusters cannot be split into %d that choose and %d that judge: two a side at least", n_clusters,
+                *n_choosing, n_held);
+    return HSC_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------------- judging ----
@@ -110,7 +121,7 @@ static hsc_status judge_some(const judgement *w, const int *chosen, int n, doubl
 {
     const hsc_scan *scan = w->judging->scan;
     hsc_table table = {w->table, w->judging->n, n};
-    hsc_bootstrap_options bootstrap = {.n_draws = w->o->n_bootstrap, .seed = w->o->seed, .n_threads = w->o->n_threads};
+    hsc_bootstrap_options bootstrap = hsc__bootstrap_of(w->o);
     HSC_TRY(gather(w, &scan->accuracy, chosen, n, means, err));
     HSC_TRY(hsc_bootstrap(&table, &bootstrap, w->ci, err));
     for (int j = 0; j < n; j++) {
@@ -206,19 +217,6 @@ static void close_chooser(chooser *c)
     hsc__free(c->scores);
 }
 
-static hsc_status check_split(chooser *c, hsc_error *err)
-{
-    int n = c->scan->n_clusters;
-    double share = c->choice->held_out > 0 ? c->choice->held_out : 0.5;
-    HSC_FAIL_IF(!(share < 1), HSC_EINVAL, "the share that is held out is %g, it must be below 1", share);
-    int n_held = (int)(share * n + 0.5);
-    c->n_choosing = n - n_held;
-    HSC_FAIL_IF(n_held < 2 || c->n_choosing < 2, HSC_EINVAL,
-                "%d clusters cannot be split into %d that choose and %d that judge: two a side at least", n,
-                c->n_choosing, n_held);
-    return HSC_OK;
-}
-
 static part choosing_part(const chooser *c, int split)
 {
     return (part){c->scan, c->sides, split, 0, c->n_choosing};
@@ -254,11 +252,11 @@ hsc_status hsc_scan_hold_out(const hsc_scan *scan, const hsc_scan_choice *choice
     hsc_random random;
     hsc_random_seed(&random, hsc__stream_seed(choice->statistics.seed, HSC__STREAM_SPLIT));
     hsc_status status = open_chooser(&c, scan, choice, err);
-    if (status == HSC_OK) status = check_split(&c, err);
+    if (status == HSC_OK) status = hsc__split_size(scan->n_clusters, choice->held_out, &c.n_choosing, err);
     if (status == HSC_OK) status = split(&c, 1, &random, err);
     if (status == HSC_OK) {
         part choosing = choosing_part(&c, 0), judging = judging_part(&c, 0);
-        choose(c.scores, scan->n_heads, c.k, c.chosen);
+        hsc__choose(c.scores, scan->n_heads, c.k, c.chosen);
         status = judge(&choosing, &judging, c.chosen, c.k, &choice->statistics, out, err);
     }
     close_chooser(&c);
@@ -285,7 +283,7 @@ hsc_status hsc_scan_confirm(const hsc_scan *scan, const hsc_scan *other, const h
     hsc_status status = open_chooser(&c, scan, choice, err);
     if (status == HSC_OK) status = score_all(&c, &all, err);
     if (status == HSC_OK) {
-        choose(c.scores, scan->n_heads, c.k, c.chosen);
+        hsc__choose(c.scores, scan->n_heads, c.k, c.chosen);
         status = judge(&all, &others, c.chosen, c.k, &choice->statistics, out, err);
     }
     close_chooser(&c);
@@ -301,7 +299,7 @@ static hsc_status repeat(chooser *c, int n_repeats, int *heads, double *effects,
         int s = r % SPLITS;
         if (s == 0) HSC_TRY(split(c, n_repeats - r < SPLITS ? n_repeats - r : SPLITS, &random, err));
         part judging = judging_part(c, s);
-        choose(c->scores + s * c->scan->n_heads, c->scan->n_heads, c->k, c->chosen);
+        hsc__choose(c->scores + s * c->scan->n_heads, c->scan->n_heads, c->k, c->chosen);
         for (int j = 0; j < c->k; j++) {
             HSC_TRY(hsc__columns_read(&c->scan->shift, c->chosen[j], c->column, err));
             heads[r * c->k + j] = c->chosen[j];
@@ -320,7 +318,7 @@ hsc_status hsc_scan_cross(const hsc_scan *scan, const hsc_scan_choice *choice, i
     size_t n = (size_t)n_repeats * (size_t)c.k;
     int *heads = hsc__calloc(n, sizeof *heads);
     double *effects = hsc__calloc(n, sizeof *effects), *own = hsc__calloc(n, sizeof *own);
-    if (status == HSC_OK) status = check_split(&c, err);
+    if (status == HSC_OK) status = hsc__split_size(scan->n_clusters, choice->held_out, &c.n_choosing, err);
     if (status == HSC_OK && (!heads || !effects || !own))
         status = hsc__fail_memory(err, n * sizeof *own, "the repeats");
     if (status == HSC_OK) status = repeat(&c, n_repeats, heads, effects, err);

@@ -11,7 +11,7 @@
 hsc_status hsc__flip_columns(const hsc_table *table, const hsc_scan_statistics *o, double *p, hsc_error *err)
 {
     if (table->n_clusters > HSC_EXACT_CLUSTERS) {
-        hsc_flip_options flips = {o->n_flips, hsc__stream_seed(o->seed, HSC__STREAM_SIGNS), o->n_threads};
+        hsc_flip_options flips = hsc__flips_of(o);
         return hsc_sign_flip_family(table, &flips, p, NULL, NULL, err);
     }
     for (int j = 0; j < table->n_columns; j++) {
@@ -61,21 +61,11 @@ static hsc_status read_panel(const panel *p, int first, hsc_table *out, hsc_erro
     return hsc__columns_panel(p->columns, first, n, p->values, err);
 }
 
-static hsc_flip_options flips_of(const hsc_scan_statistics *o)
-{
-    return (hsc_flip_options){o->n_flips, hsc__stream_seed(o->seed, HSC__STREAM_SIGNS), o->n_threads};
-}
-
-static hsc_bootstrap_options bootstrap_of(const hsc_scan_statistics *o)
-{
-    return (hsc_bootstrap_options){.n_draws = o->n_bootstrap, .seed = o->seed, .n_threads = o->n_threads};
-}
-
 /* Where p is sampled, the family's draws give it too. */
 static hsc_status test_panel(const panel *w, const hsc_table *table, const hsc_scan_statistics *o, hsc__family *family,
                              hsc_error *err)
 {
-    hsc_bootstrap_options bootstrap = bootstrap_of(o);
+    hsc_bootstrap_options bootstrap = hsc__bootstrap_of(o);
     bool exact = table->n_clusters <= HSC_EXACT_CLUSTERS;
     HSC_TRY(hsc_bootstrap(table, &bootstrap, w->ci, err));
     if (exact) HSC_TRY(hsc__flip_columns(table, o, w->p, err));
@@ -102,7 +92,7 @@ hsc_status hsc__test_columns(const hsc__columns *columns, const hsc_scan_statist
                              hsc_error *err)
 {
     panel w = {0};
-    hsc_flip_options flips = flips_of(o);
+    hsc_flip_options flips = hsc__flips_of(o);
     hsc__family family;
     double *p_fwer = hsc__calloc((size_t)columns->n_columns, sizeof *p_fwer);
     hsc_status status = hsc__family_open(&family, columns->n_rows, columns->n_columns, &flips, err);
@@ -137,7 +127,7 @@ static hsc_status test_accuracy(const hsc_scan *scan, const panel *w, double *kn
                                 const hsc_scan_statistics *o, hsc_scan_head *out, hsc_error *err)
 {
     hsc_table table;
-    hsc_bootstrap_options bootstrap = bootstrap_of(o);
+    hsc_bootstrap_options bootstrap = hsc__bootstrap_of(o);
     for (int first = 0; first < scan->n_heads; first += table.n_columns) {
         HSC_TRY(read_panel(w, first, &table, err));
         HSC_TRY(hsc_bootstrap(&table, &bootstrap, w->ci, err));

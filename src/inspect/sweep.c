@@ -9,16 +9,6 @@
 
 #include <math.h>
 
-static hsc_flip_options flips_of(const hsc_scan_statistics *o)
-{
-    return (hsc_flip_options){o->n_flips, hsc__stream_seed(o->seed, HSC__STREAM_SIGNS), o->n_threads};
-}
-
-static hsc_bootstrap_options bootstrap_of(const hsc_scan_statistics *o)
-{
-    return (hsc_bootstrap_options){.n_draws = o->n_bootstrap, .seed = o->seed, .n_threads = o->n_threads};
-}
-
 /* ---------------------------------------------------------------------------------------------- all that was tried --
  */
 
@@ -26,8 +16,8 @@ static hsc_bootstrap_options bootstrap_of(const hsc_scan_statistics *o)
 static hsc_status test(const hsc_table *effects, const hsc_scan_statistics *o, double *p, double *q, double *p_fwer,
                        hsc_interval *ci, hsc_error *err)
 {
-    hsc_flip_options flips = flips_of(o);
-    hsc_bootstrap_options bootstrap = bootstrap_of(o);
+    hsc_flip_options flips = hsc__flips_of(o);
+    hsc_bootstrap_options bootstrap = hsc__bootstrap_of(o);
     HSC_TRY(hsc_bootstrap(effects, &bootstrap, ci, err));
     HSC_TRY(hsc__flip_columns(effects, o, p, err));
     HSC_TRY(hsc_sign_flip_family(effects, &flips, NULL, p_fwer, NULL, err));
@@ -70,94 +60,89 @@ static double cell(const split *s, int i, int column)
     return s->effects->values[(size_t)s->order[i] * (size_t)s->effects->n_columns + (size_t)column];
 }
 
-/* The size of a column's mean, or of its t through |S| / sqrt(sum x^2), which rises with it and is finite. */
-static double score(const split *s, int column, hsc_scan_by by, double *mean)
+static double mean_of(const split *s, int column)
 {
-    double sum = 0, squares = 0;
-    for (int i = 0; i < s->n_choosing; i++) {
-        double x = cell(s, i, column);
-        sum += x;
-        squares += x * x;
-    }
-    *mean = sum / s->n_choosing;
-    if (by == HSC_BY_SHIFT) return fabs(*mean);
-    return squares > 0 ? fabs(sum) / sqrt(squares) : 0;
+    double sum = 0;
+    for (int i = 0; i < s->n_choosing; i++) sum += cell(s, i, column);
+    return sum / s->n_choosing;
 }
 
-/* out: the k best, best first; of equals the earlier one. scores: [k]. */
-static void choose(const split *s, hsc_scan_by by, int k, double *scores, hsc_sweep_held_out *out)
+/* The size of a column's mean, or of its t through |mean| / sqrt(sum x^2), which rises with it and is finite. */
+static double score(const split *s, int column, hsc_scan_by by)
 {
-    int n = 0;
-    for (int j = 0; j < s->effects->n_columns; j++) {
-        double mean, own = score(s, j, by, &mean);
-        if (n == k && own <= scores[n - 1]) continue;
-        int at = n < k ? n++ : n - 1;
-        for (; at > 0 && scores[at - 1] < own; at--) {
-            scores[at] = scores[at - 1];
-            out[at] = out[at - 1];
-        }
-        scores[at] = own;
-        out[at] = (hsc_sweep_held_out){.column = j, .chosen_mean = mean};
-    }
+    double squares = 0, mean = mean_of(s, column);
+    for (int i = 0; i < s->n_choosing; i++) squares += cell(s, i, column) * cell(s, i, column);
+    if (by == HSC_BY_SHIFT) return fabs(mean);
+    return squares > 0 ? fabs(mean) / sqrt(squares) : 0;
 }
 
-/* table: room for [judging clusters][k]; p and ci: [k]. */
-static hsc_status judge(const split *s, const hsc_scan_statistics *o, int k, double *table, double *p, hsc_interval *ci,
+/* Memory of a judgement. */
+typedef struct judgement {
+    double *scores; /* [n_columns] */
+    int *chosen;    /* [k] */
+    double *table;  /* [judging clusters][k] */
+    double *p;      /* [k] */
+    hsc_interval *ci;
+} judgement;
+
+static hsc_status judge(const split *s, const hsc_scan_choice *choice, const judgement *w, int k,
                         hsc_sweep_held_out *out, hsc_error *err)
 {
     int n = s->effects->n_clusters - s->n_choosing;
-    hsc_table held = {table, n, k};
-    hsc_bootstrap_options bootstrap = bootstrap_of(o);
+    hsc_table held = {w->table, n, k};
+    hsc_bootstrap_options bootstrap = hsc__bootstrap_of(&choice->statistics);
+    for (int j = 0; j < s->effects->n_columns; j++) w->scores[j] = score(s, j, choice->by);
+    hsc__choose(w->scores, s->effects->n_columns, k, w->chosen);
     for (int i = 0; i < n; i++)
-        for (int j = 0; j < k; j++) table[i * k + j] = cell(s, s->n_choosing + i, out[j].column);
-    HSC_TRY(hsc_bootstrap(&held, &bootstrap, ci, err));
-    HSC_TRY(hsc__flip_columns(&held, o, p, err));
-    HSC_TRY(hsc_adjust_p(HSC_ADJUST_HOLM, p, k, p, err));
-    for (int j = 0; j < k; j++) {
-        out[j].mean = hsc_effect_size(table + j, n, k).mean;
-        out[j].ci = ci[j];
-        out[j].p = p[j];
-        out[j].n_clusters = n;
-    }
+        for (int j = 0; j < k; j++) w->table[i * k + j] = cell(s, s->n_choosing + i, w->chosen[j]);
+    HSC_TRY(hsc_bootstrap(&held, &bootstrap, w->ci, err));
+    HSC_TRY(hsc__flip_columns(&held, &choice->statistics, w->p, err));
+    HSC_TRY(hsc_adjust_p(HSC_ADJUST_HOLM, w->p, k, w->p, err));
+    for (int j = 0; j < k; j++)
+        out[j] = (hsc_sweep_held_out){.column = w->chosen[j],
+                                      .chosen_mean = mean_of(s, w->chosen[j]),
+                                      .mean = hsc_effect_size(w->table + j, n, k).mean,
+                                      .ci = w->ci[j],
+                                      .p = w->p[j],
+                                      .n_clusters = n};
     return HSC_OK;
 }
 
-static hsc_status check_choice(const hsc_table *effects, const hsc_scan_choice *choice, int k, int n_held,
-                               hsc_error *err)
+static hsc_status split_and_judge(const hsc_table *effects, const hsc_scan_choice *choice, int k, int n_choosing,
+                                  int64_t *order, hsc_sweep_held_out *out, hsc_error *err)
 {
-    int n_choosing = effects->n_clusters - n_held;
-    HSC_FAIL_IF(choice->by == HSC_BY_ACCURACY, HSC_EINVAL, "a sweep has no accuracy to choose by");
-    HSC_FAIL_IF(k < 1 || k > effects->n_columns, HSC_EINVAL, "%d cannot be chosen of %d", k, effects->n_columns);
-    HSC_FAIL_IF(n_held < 2 || n_choosing < 2, HSC_EINVAL,
-                "%d clusters cannot be split into %d that choose and %d that judge: two a side at least",
-                effects->n_clusters, n_choosing, n_held);
-    return HSC_OK;
+    hsc_random random;
+    size_t n = (size_t)effects->n_clusters, chosen = (size_t)k;
+    judgement w = {.scores = hsc__calloc((size_t)effects->n_columns, sizeof *w.scores),
+                   .chosen = hsc__calloc(chosen, sizeof *w.chosen),
+                   .table = hsc__calloc(n * chosen, sizeof *w.table),
+                   .p = hsc__calloc(chosen, sizeof *w.p),
+                   .ci = hsc__calloc(chosen, sizeof *w.ci)};
+    hsc_status status = w.scores && w.chosen && w.table && w.p && w.ci
+                            ? HSC_OK
+                            : hsc__fail_memory(err, n * chosen * sizeof *w.table, "the judgement");
+    hsc_random_seed(&random, hsc__stream_seed(choice->statistics.seed, HSC__STREAM_SPLIT));
+    if (status == HSC_OK) status = hsc_random_permutation(&random, effects->n_clusters, order, err);
+    if (status == HSC_OK) status = judge(&(split){effects, order, n_choosing}, choice, &w, k, out, err);
+    hsc__free(w.scores);
+    hsc__free(w.chosen);
+    hsc__free(w.table);
+    hsc__free(w.p);
+    hsc__free(w.ci);
+    return status;
 }
 
 hsc_status hsc_sweep_hold_out(const hsc_table *effects, const hsc_scan_choice *choice, hsc_sweep_held_out *out,
                               hsc_error *err)
 {
-    hsc_random random;
-    int k = choice->n_chosen ? choice->n_chosen : 1, n = effects->n_clusters;
-    double share = choice->held_out > 0 ? choice->held_out : 0.5;
-    HSC_FAIL_IF(!(share < 1), HSC_EINVAL, "the share that is held out is %g, it must be below 1", share);
+    int k = choice->n_chosen ? choice->n_chosen : 1, n_choosing;
+    HSC_FAIL_IF(choice->by == HSC_BY_ACCURACY, HSC_EINVAL, "a sweep has no accuracy to choose by");
+    HSC_FAIL_IF(k < 1 || k > effects->n_columns, HSC_EINVAL, "%d cannot be chosen of %d", k, effects->n_columns);
     HSC_TRY(hsc__check_table(effects, err));
-    int n_held = (int)(share * n + 0.5);
-    HSC_TRY(check_choice(effects, choice, k, n_held, err));
-    int64_t *order = hsc__calloc((size_t)n, sizeof *order);
-    double *numbers = hsc__calloc((size_t)(n + 2) * (size_t)k, sizeof *numbers); /* the table, scores, p */
-    hsc_interval *ci = hsc__calloc((size_t)k, sizeof *ci);
-    hsc_status status =
-        order && numbers && ci ? HSC_OK : hsc__fail_memory(err, (size_t)(n + 2) * (size_t)k * 8, "the judgement");
-    hsc_random_seed(&random, hsc__stream_seed(choice->statistics.seed, HSC__STREAM_SPLIT));
-    if (status == HSC_OK) status = hsc_random_permutation(&random, n, order, err);
-    if (status == HSC_OK) {
-        split s = {effects, order, n - n_held};
-        choose(&s, choice->by, k, numbers + (size_t)n * (size_t)k, out);
-        status = judge(&s, &choice->statistics, k, numbers, numbers + (size_t)(n + 1) * (size_t)k, ci, out, err);
-    }
+    HSC_TRY(hsc__split_size(effects->n_clusters, choice->held_out, &n_choosing, err));
+    int64_t *order = hsc__calloc((size_t)effects->n_clusters, sizeof *order);
+    if (!order) return hsc__fail_memory(err, (size_t)effects->n_clusters * sizeof *order, "the split");
+    hsc_status status = split_and_judge(effects, choice, k, n_choosing, order, out, err);
     hsc__free(order);
-    hsc__free(numbers);
-    hsc__free(ci);
     return status;
 }
