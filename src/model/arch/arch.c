@@ -46,6 +46,23 @@ hsc_status hsc__arch_find(const char *name, const char *path, const hsc__arch **
                      known);
 }
 
+hsc_status hsc__desc_heads(hsc__desc *desc, const char *path, hsc_error *err)
+{
+    hsc_config *c = &desc->config;
+    HSC_FAIL_IF(c->d_model % c->n_heads != 0, HSC_EFORMAT, "%s: the width %d is not a multiple of the %d heads", path,
+                c->d_model, c->n_heads);
+    c->n_kv_heads = c->n_heads;
+    c->d_head = c->d_model / c->n_heads;
+    return HSC_OK;
+}
+
+void hsc__desc_thirds(hsc__layer *layer, const hsc__weight *qkv, int d)
+{
+    layer->w_q = hsc__weight_part(qkv, 0, d);
+    layer->w_k = hsc__weight_part(qkv, d, d);
+    layer->w_v = hsc__weight_part(qkv, 2 * d, d);
+}
+
 hsc_status hsc__desc_layers(hsc__source *src, hsc__desc *desc, hsc_error *err)
 {
     size_t n_bytes = (size_t)desc->config.n_layers * sizeof *desc->layers;

@@ -15,6 +15,13 @@ typedef struct hsc__arch {
 /* HSC_EUNSUPPORTED with the list of what there is. `path` is for the message. */
 hsc_status hsc__arch_find(const char *name, const char *path, const hsc__arch **out, hsc_error *err);
 
+/* Heads that share the width out and have a key and value each: n_kv_heads and d_head. HSC_EFORMAT: the width is no
+ * multiple of the heads; `path` is for the message. */
+hsc_status hsc__desc_heads(hsc__desc *desc, const char *path, hsc_error *err);
+
+/* w_q, w_k and w_v, the thirds of a matrix of 3 d outputs in this order. */
+void hsc__desc_thirds(hsc__layer *layer, const hsc__weight *qkv, int d);
+
 /* Allocates desc->layers, zeroed. */
 hsc_status hsc__desc_layers(hsc__source *src, hsc__desc *desc, hsc_error *err);
 

@@ -65,12 +65,8 @@ static const names gguf = {
 
 static hsc_status fill_common(hsc__desc *desc, const char *path, hsc_error *err)
 {
-    hsc_config *c = &desc->config;
-    HSC_FAIL_IF(c->d_model % c->n_heads != 0, HSC_EFORMAT, "%s: the width %d is not a multiple of the %d heads", path,
-                c->d_model, c->n_heads);
-    c->n_kv_heads = c->n_heads;
-    c->d_head = c->d_model / c->n_heads;
-    c->has_pos_embed = 1;
+    HSC_TRY(hsc__desc_heads(desc, path, err));
+    desc->config.has_pos_embed = 1;
     desc->post_norm = true;
     desc->norm_kind = HSC__NN_LAYER_NORM;
     return HSC_OK;

@@ -55,20 +55,6 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, bool *tie, hsc_
     return hsc__fused_fill(desc, src->config_path, err);
 }
 
-static hsc_status folder_layer(hsc__source *src, hsc__desc *desc, int i, hsc_error *err)
-{
-    hsc__layer *l = &desc->layers[i];
-    hsc__weight qkv;
-    int d = desc->config.d_model, m = desc->config.d_mlp;
-    HSC_TRY(hsc__bind_norm(src, &l->ln1, d, HSC__BIAS, err, "h.%d.input_layernorm", i));
-    HSC_TRY(hsc__bind_norm(src, &l->ln2, d, HSC__BIAS, err, "h.%d.post_attention_layernorm", i));
-    HSC_TRY(hsc__bind_linear(src, &qkv, 3 * (int64_t)d, d, HSC__BIAS, err, "h.%d.self_attention.query_key_value", i));
-    HSC_TRY(hsc__bind_linear(src, &l->w_o, d, d, HSC__BIAS, err, "h.%d.self_attention.dense", i));
-    HSC_TRY(hsc__bind_linear(src, &l->w_in, m, d, HSC__BIAS, err, "h.%d.mlp.dense_h_to_4h", i));
-    HSC_TRY(hsc__bind_linear(src, &l->w_out, d, m, HSC__BIAS, err, "h.%d.mlp.dense_4h_to_h", i));
-    return hsc__fused_split(src, &desc->config, &qkv, l, err);
-}
-
 hsc_status hsc__bloom_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err)
 {
     static const char *const prefixes[] = {"transformer.", "", NULL};
@@ -81,7 +67,8 @@ hsc_status hsc__bloom_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *
     HSC_TRY(hsc__bind_unembed(src, desc, d, embed, "lm_head.weight", tie, err));
     HSC_TRY(hsc__bind_norm(src, &desc->ln_embed, d, HSC__BIAS, err, "word_embeddings_layernorm"));
     HSC_TRY(hsc__bind_norm(src, &desc->ln_final, d, HSC__BIAS, err, "ln_f"));
-    for (int i = 0; i < desc->config.n_layers; i++) HSC_TRY(folder_layer(src, desc, i, err));
+    for (int i = 0; i < desc->config.n_layers; i++)
+        HSC_TRY(hsc__fused_folder_layer(src, desc, i, "h", "self_attention", HSC__BIAS, err));
     return finish(src, desc, err);
 }
 
@@ -92,6 +79,7 @@ hsc_status hsc__bloom_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *er
     HSC_TRY(hsc__bind_unembed(src, desc, d, "token_embd.weight", "output.weight", true, err));
     HSC_TRY(hsc__bind_norm(src, &desc->ln_embed, d, HSC__BIAS, err, "token_embd_norm"));
     HSC_TRY(hsc__bind_norm(src, &desc->ln_final, d, HSC__BIAS, err, "output_norm"));
-    for (int i = 0; i < desc->config.n_layers; i++) HSC_TRY(hsc__fused_gguf_layer(src, desc, i, err));
+    for (int i = 0; i < desc->config.n_layers; i++)
+        HSC_TRY(hsc__fused_gguf_layer(src, desc, i, HSC__BIAS_IF_THERE, err));
     return finish(src, desc, err);
 }

@@ -3,12 +3,8 @@
 
 hsc_status hsc__fused_fill(hsc__desc *desc, const char *path, hsc_error *err)
 {
-    hsc_config *c = &desc->config;
-    HSC_FAIL_IF(c->d_model % c->n_heads != 0, HSC_EFORMAT, "%s: the width %d is not a multiple of the %d heads", path,
-                c->d_model, c->n_heads);
-    c->n_kv_heads = c->n_heads;
-    c->d_head = c->d_model / c->n_heads;
-    c->causal = 1;
+    HSC_TRY(hsc__desc_heads(desc, path, err));
+    desc->config.causal = 1;
     desc->norm_kind = HSC__NN_LAYER_NORM;
     return HSC_OK;
 }
@@ -29,15 +25,26 @@ static hsc_status split(hsc__source *src, const hsc_config *c, const hsc__weight
     return HSC_OK;
 }
 
-hsc_status hsc__fused_split(hsc__source *src, const hsc_config *c, const hsc__weight *fused, hsc__layer *out,
-                            hsc_error *err)
+hsc_status hsc__fused_folder_layer(hsc__source *src, hsc__desc *desc, int i, const char *layers, const char *attention,
+                                   hsc__bias bias, hsc_error *err)
 {
-    HSC_TRY(split(src, c, fused, 0, &out->w_q, err));
-    HSC_TRY(split(src, c, fused, 1, &out->w_k, err));
-    return split(src, c, fused, 2, &out->w_v, err);
+    const hsc_config *c = &desc->config;
+    hsc__layer *l = &desc->layers[i];
+    hsc__weight qkv;
+    int d = c->d_model, m = c->d_mlp;
+    HSC_TRY(hsc__bind_norm(src, &l->ln1, d, HSC__BIAS, err, "%s.%d.input_layernorm", layers, i));
+    HSC_TRY(hsc__bind_norm(src, &l->ln2, d, HSC__BIAS, err, "%s.%d.post_attention_layernorm", layers, i));
+    HSC_TRY(
+        hsc__bind_linear(src, &qkv, 3 * (int64_t)d, d, bias, err, "%s.%d.%s.query_key_value", layers, i, attention));
+    HSC_TRY(hsc__bind_linear(src, &l->w_o, d, d, bias, err, "%s.%d.%s.dense", layers, i, attention));
+    HSC_TRY(hsc__bind_linear(src, &l->w_in, m, d, HSC__BIAS, err, "%s.%d.mlp.dense_h_to_4h", layers, i));
+    HSC_TRY(hsc__bind_linear(src, &l->w_out, d, m, HSC__BIAS, err, "%s.%d.mlp.dense_4h_to_h", layers, i));
+    HSC_TRY(split(src, c, &qkv, 0, &l->w_q, err));
+    HSC_TRY(split(src, c, &qkv, 1, &l->w_k, err));
+    return split(src, c, &qkv, 2, &l->w_v, err);
 }
 
-hsc_status hsc__fused_gguf_layer(hsc__source *src, hsc__desc *desc, int i, hsc_error *err)
+hsc_status hsc__fused_gguf_layer(hsc__source *src, hsc__desc *desc, int i, hsc__bias bias, hsc_error *err)
 {
     const hsc_config *c = &desc->config;
     hsc__layer *l = &desc->layers[i];
@@ -45,13 +52,11 @@ hsc_status hsc__fused_gguf_layer(hsc__source *src, hsc__desc *desc, int i, hsc_e
     int d = c->d_model, m = c->d_mlp;
     HSC_TRY(hsc__bind_norm(src, &l->ln1, d, HSC__BIAS, err, "blk.%d.attn_norm", i));
     HSC_TRY(hsc__bind_norm(src, &l->ln2, d, HSC__BIAS, err, "blk.%d.ffn_norm", i));
-    HSC_TRY(hsc__bind_linear(src, &qkv, 3 * (int64_t)d, d, HSC__BIAS_IF_THERE, err, "blk.%d.attn_qkv", i));
-    HSC_TRY(hsc__bind_linear(src, &l->w_o, d, d, HSC__BIAS_IF_THERE, err, "blk.%d.attn_output", i));
+    HSC_TRY(hsc__bind_linear(src, &qkv, 3 * (int64_t)d, d, bias, err, "blk.%d.attn_qkv", i));
+    HSC_TRY(hsc__bind_linear(src, &l->w_o, d, d, bias, err, "blk.%d.attn_output", i));
     HSC_TRY(hsc__bind_linear(src, &l->w_in, m, d, HSC__BIAS, err, "blk.%d.ffn_up", i));
     HSC_TRY(hsc__bind_linear(src, &l->w_out, d, m, HSC__BIAS, err, "blk.%d.ffn_down", i));
-    l->w_q = hsc__weight_part(&qkv, 0, d);
-    l->w_k = hsc__weight_part(&qkv, d, d);
-    l->w_v = hsc__weight_part(&qkv, 2 * d, d);
+    hsc__desc_thirds(l, &qkv, d);
     return HSC_OK;
 }
 

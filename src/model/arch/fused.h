@@ -1,18 +1,19 @@
 /*
- * What decoders with q, k and v in one matrix and LayerNorms before the branches share (GPT-NeoX, BLOOM): the names of
- * GGUF, and in a folder the order of the rows, [n_heads][3][d_head].
+ * What decoders with q, k and v in one matrix and LayerNorms before the branches share (GPT-2, GPT-NeoX, BLOOM): the
+ * names of GGUF, and in a folder of the latter two names and the order of the rows, [n_heads][3][d_head].
  */
 #ifndef HSC_MODEL_ARCH_FUSED_H
 #define HSC_MODEL_ARCH_FUSED_H
 
 #include "model/arch/arch.h"
 
-/* w_q, w_k and w_v of the layer, parts of a matrix whose rows lie head by head. */
-hsc_status hsc__fused_split(hsc__source *src, const hsc_config *c, const hsc__weight *fused, hsc__layer *out,
-                            hsc_error *err);
+/* Layer i of a folder, its q, k and v head by head. Names begin with `layers`, "h" say, and the attention is called
+ * `attention`; `bias` is attention's. */
+hsc_status hsc__fused_folder_layer(hsc__source *src, hsc__desc *desc, int i, const char *layers, const char *attention,
+                                   hsc__bias bias, hsc_error *err);
 
-/* Layer i of a GGUF file, where all of q lies before k, and all of k before v. */
-hsc_status hsc__fused_gguf_layer(hsc__source *src, hsc__desc *desc, int i, hsc_error *err);
+/* Layer i of a GGUF file, where all of q lies before k, and all of k before v; `bias` is attention's. */
+hsc_status hsc__fused_gguf_layer(hsc__source *src, hsc__desc *desc, int i, hsc__bias bias, hsc_error *err);
 
 /* Sizes, epsilon and vocabulary of a GGUF file; as many kv heads as heads. Then the layers are there, empty. */
 hsc_status hsc__fused_gguf_sizes(hsc__source *src, hsc__desc *desc, hsc_error *err);

@@ -2,26 +2,9 @@
  * GPT-2 (Radford et al. 2019). Folder: transformers' GPT2LMHeadModel or GPT2Model, weights as Conv1D [n_in][n_out].
  * GGUF: llama.cpp's names, weights as Linear [n_out][n_in].
  */
-#include "model/arch/arch.h"
+#include "model/arch/fused.h"
 
 #include <math.h>
-
-static void fill_common(hsc__desc *desc)
-{
-    hsc_config *c = &desc->config;
-    c->n_kv_heads = c->n_heads;
-    c->d_head = c->d_model / c->n_heads;
-    c->causal = 1;
-    c->has_pos_embed = 1;
-    desc->norm_kind = HSC__NN_LAYER_NORM;
-}
-
-static hsc_status check_heads(const hsc_config *c, const char *path, hsc_error *err)
-{
-    HSC_FAIL_IF(c->d_model % c->n_heads != 0, HSC_EFORMAT, "%s: the width %d is not a multiple of the %d heads", path,
-                c->d_model, c->n_heads);
-    return HSC_OK;
-}
 
 static hsc_status read_config(hsc__source *src, hsc__desc *desc, bool *tie, bool *scale, bool *by_layer, hsc_error *err)
 {
@@ -41,15 +24,8 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, bool *tie, bool
     HSC_TRY(hsc__json_bool(src->config, "add_cross_attention", false, &cross, src->config_path, err));
     HSC_FAIL_IF(cross, HSC_EUNSUPPORTED, "%s: field \"add_cross_attention\": cross-attention is not supported here",
                 src->config_path);
-    return check_heads(c, src->config_path, err);
-}
-
-/* Splits the fused projection [3 d] into q, k and v. */
-static void split_qkv(hsc__layer *layer, const hsc__weight *fused, int d)
-{
-    layer->w_q = hsc__weight_part(fused, 0, d);
-    layer->w_k = hsc__weight_part(fused, d, d);
-    layer->w_v = hsc__weight_part(fused, 2 * d, d);
+    c->has_pos_embed = 1;
+    return hsc__fused_fill(desc, src->config_path, err);
 }
 
 static hsc_status folder_layer(hsc__source *src, hsc__desc *desc, int i, hsc_error *err)
@@ -67,7 +43,7 @@ static hsc_status folder_layer(hsc__source *src, hsc__desc *desc, int i, hsc_err
     HSC_TRY(hsc__bind_vector(src, &l->w_in.bias, m, err, "h.%d.mlp.c_fc.bias", i));
     HSC_TRY(hsc__bind_matrix(src, &l->w_out, d, m, true, err, "h.%d.mlp.c_proj.weight", i));
     HSC_TRY(hsc__bind_vector(src, &l->w_out.bias, d, err, "h.%d.mlp.c_proj.bias", i));
-    split_qkv(l, &qkv, d);
+    hsc__desc_thirds(l, &qkv, d);
     return HSC_OK;
 }
 
@@ -77,7 +53,6 @@ hsc_status hsc__gpt2_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *e
     hsc_config *c = &desc->config;
     bool tie, scale, by_layer;
     HSC_TRY(read_config(src, desc, &tie, &scale, &by_layer, err));
-    fill_common(desc);
     HSC_TRY(hsc__desc_layers(src, desc, err));
     hsc__source_prefix(src, prefixes, "h.0.ln_1.weight");
     HSC_TRY(hsc__bind_unembed(src, desc, desc->config.d_model, *src->prefix ? "transformer.wte.weight" : "wte.weight",
@@ -93,37 +68,18 @@ hsc_status hsc__gpt2_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *e
     return HSC_OK;
 }
 
-static hsc_status gguf_layer(hsc__source *src, hsc__desc *desc, int i, hsc_error *err)
-{
-    hsc__layer *l = &desc->layers[i];
-    hsc__weight qkv;
-    int d = desc->config.d_model, m = desc->config.d_mlp;
-    HSC_TRY(hsc__bind_norm(src, &l->ln1, d, HSC__BIAS, err, "blk.%d.attn_norm", i));
-    HSC_TRY(hsc__bind_linear(src, &qkv, 3 * (int64_t)d, d, HSC__BIAS, err, "blk.%d.attn_qkv", i));
-    HSC_TRY(hsc__bind_linear(src, &l->w_o, d, d, HSC__BIAS, err, "blk.%d.attn_output", i));
-    HSC_TRY(hsc__bind_norm(src, &l->ln2, d, HSC__BIAS, err, "blk.%d.ffn_norm", i));
-    HSC_TRY(hsc__bind_linear(src, &l->w_in, m, d, HSC__BIAS, err, "blk.%d.ffn_up", i));
-    HSC_TRY(hsc__bind_linear(src, &l->w_out, d, m, HSC__BIAS, err, "blk.%d.ffn_down", i));
-    l->attn_scale = 1 / sqrtf((float)desc->config.d_head);
-    split_qkv(l, &qkv, d);
-    return HSC_OK;
-}
-
 hsc_status hsc__gpt2_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *err)
 {
     hsc_config *c = &desc->config;
-    double eps;
-    HSC_TRY(hsc__meta_sizes(src, c, err));
-    HSC_TRY(hsc__meta_double(src, "attention.layer_norm_epsilon", 1e-5, &eps, err));
-    HSC_TRY(check_heads(c, src->path, err));
-    HSC_TRY(hsc__meta_vocab(src, &c->d_vocab, err));
-    desc->norm_eps = (float)eps;
+    HSC_TRY(hsc__fused_gguf_sizes(src, desc, err));
+    c->has_pos_embed = 1;
     desc->act = HSC__ACT_GELU_TANH;
-    fill_common(desc);
-    HSC_TRY(hsc__desc_layers(src, desc, err));
-    HSC_TRY(hsc__bind_unembed(src, desc, desc->config.d_model, "token_embd.weight", "output.weight", true, err));
+    HSC_TRY(hsc__bind_unembed(src, desc, c->d_model, "token_embd.weight", "output.weight", true, err));
     HSC_TRY(hsc__bind_matrix(src, &desc->pos_embed, c->n_ctx, c->d_model, false, err, "position_embd.weight"));
     HSC_TRY(hsc__bind_norm(src, &desc->ln_final, c->d_model, HSC__BIAS, err, "output_norm"));
-    for (int i = 0; i < c->n_layers; i++) HSC_TRY(gguf_layer(src, desc, i, err));
+    for (int i = 0; i < c->n_layers; i++) {
+        HSC_TRY(hsc__fused_gguf_layer(src, desc, i, HSC__BIAS, err));
+        desc->layers[i].attn_scale = 1 / sqrtf((float)c->d_head);
+    }
     return HSC_OK;
 }

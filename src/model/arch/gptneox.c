@@ -45,20 +45,6 @@ static hsc_status read_rope(hsc__source *src, hsc__desc *desc, hsc__rope *rope, 
     return hsc__rope_from_config(src, &desc->config, &d, rope, err);
 }
 
-static hsc_status folder_layer(hsc__source *src, hsc__desc *desc, hsc__bias bias, int i, hsc_error *err)
-{
-    hsc__layer *l = &desc->layers[i];
-    hsc__weight qkv;
-    int d = desc->config.d_model, m = desc->config.d_mlp;
-    HSC_TRY(hsc__bind_norm(src, &l->ln1, d, HSC__BIAS, err, "layers.%d.input_layernorm", i));
-    HSC_TRY(hsc__bind_norm(src, &l->ln2, d, HSC__BIAS, err, "layers.%d.post_attention_layernorm", i));
-    HSC_TRY(hsc__bind_linear(src, &qkv, 3 * (int64_t)d, d, bias, err, "layers.%d.attention.query_key_value", i));
-    HSC_TRY(hsc__bind_linear(src, &l->w_o, d, d, bias, err, "layers.%d.attention.dense", i));
-    HSC_TRY(hsc__bind_linear(src, &l->w_in, m, d, HSC__BIAS, err, "layers.%d.mlp.dense_h_to_4h", i));
-    HSC_TRY(hsc__bind_linear(src, &l->w_out, d, m, HSC__BIAS, err, "layers.%d.mlp.dense_4h_to_h", i));
-    return hsc__fused_split(src, &desc->config, &qkv, l, err);
-}
-
 hsc_status hsc__gptneox_from_folder(hsc__source *src, hsc__desc *desc, hsc_error *err)
 {
     static const char *const prefixes[] = {"gpt_neox.", "", NULL};
@@ -72,7 +58,8 @@ hsc_status hsc__gptneox_from_folder(hsc__source *src, hsc__desc *desc, hsc_error
     HSC_TRY(hsc__bind_unembed(src, desc, desc->config.d_model,
                               *src->prefix ? "gpt_neox.embed_in.weight" : "embed_in.weight", head, tie, err));
     HSC_TRY(hsc__bind_norm(src, &desc->ln_final, desc->config.d_model, HSC__BIAS, err, "final_layer_norm"));
-    for (int i = 0; i < desc->config.n_layers; i++) HSC_TRY(folder_layer(src, desc, bias, i, err));
+    for (int i = 0; i < desc->config.n_layers; i++)
+        HSC_TRY(hsc__fused_folder_layer(src, desc, i, "layers", "attention", bias, err));
     hsc__source_ignore(src, ".attention.bias"); /* buffers of older checkpoints */
     hsc__source_ignore(src, ".attention.masked_bias");
     hsc__source_ignore(src, ".rotary_emb.inv_freq");
@@ -91,7 +78,7 @@ hsc_status hsc__gptneox_from_gguf(hsc__source *src, hsc__desc *desc, hsc_error *
     desc->act = HSC__ACT_GELU;
     HSC_TRY(hsc__bind_unembed(src, desc, c->d_model, "token_embd.weight", "output.weight", true, err));
     HSC_TRY(hsc__bind_norm(src, &desc->ln_final, c->d_model, HSC__BIAS, err, "output_norm"));
-    for (int i = 0; i < c->n_layers; i++) HSC_TRY(hsc__fused_gguf_layer(src, desc, i, err));
+    for (int i = 0; i < c->n_layers; i++) HSC_TRY(hsc__fused_gguf_layer(src, desc, i, HSC__BIAS_IF_THERE, err));
     HSC_TRY(hsc__rope_from_gguf(src, c, &rope, err));
     finish_layers(desc, &rope);
     return HSC_OK;

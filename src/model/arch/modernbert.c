@@ -18,12 +18,8 @@ typedef struct {
 
 static hsc_status fill_common(hsc__desc *desc, const char *path, hsc_error *err)
 {
-    hsc_config *c = &desc->config;
-    HSC_FAIL_IF(c->d_model % c->n_heads != 0, HSC_EFORMAT, "%s: the width %d is not a multiple of the %d heads", path,
-                c->d_model, c->n_heads);
-    c->n_kv_heads = c->n_heads;
-    c->d_head = c->d_model / c->n_heads;
-    c->is_rotary = c->is_gated = 1;
+    HSC_TRY(hsc__desc_heads(desc, path, err));
+    desc->config.is_rotary = desc->config.is_gated = 1;
     desc->norm_kind = HSC__NN_LAYER_NORM;
     return HSC_OK;
 }
@@ -62,9 +58,7 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, options *o, hsc
 /* Splits what one matrix holds: q, k and v; the gate and the other half. */
 static void split(hsc__layer *l, const hsc__weight *qkv, const hsc__weight *gate_up, int d, int m)
 {
-    l->w_q = hsc__weight_part(qkv, 0, d);
-    l->w_k = hsc__weight_part(qkv, d, d);
-    l->w_v = hsc__weight_part(qkv, 2 * d, d);
+    hsc__desc_thirds(l, qkv, d);
     l->w_in = hsc__weight_part(gate_up, 0, m);
     l->w_up = hsc__weight_part(gate_up, m, m);
 }

@@ -35,12 +35,9 @@ static hsc_status read_config(hsc__source *src, hsc__desc *desc, options *o, hsc
     HSC_FAIL_IF(o->d_embed > c->d_model, HSC_EUNSUPPORTED,
                 "%s: field \"word_embed_proj_dim\": an embedding of %d values in a model of %d is not supported",
                 src->config_path, o->d_embed, c->d_model);
-    HSC_FAIL_IF(c->d_model % c->n_heads != 0, HSC_EFORMAT, "%s: the width %d is not a multiple of the %d heads",
-                src->config_path, c->d_model, c->n_heads);
+    HSC_TRY(hsc__desc_heads(desc, src->config_path, err));
     o->bias = has_bias ? HSC__BIAS : HSC__NO_BIAS;
     o->final_norm = before && !no_final;
-    c->n_kv_heads = c->n_heads;
-    c->d_head = c->d_model / c->n_heads;
     c->causal = c->has_pos_embed = 1;
     desc->post_norm = !before;
     desc->norm_kind = HSC__NN_LAYER_NORM;
