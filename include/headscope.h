@@ -414,6 +414,10 @@ HSC_API int hsc_model_site_layers(const hsc_model *model, hsc_site site);
 
 /* Non-zero: the site is weights or scores of attention, a map [n_query][n_key] of each head, and not rows. */
 HSC_API int hsc_site_is_map(hsc_site site);
+/* Whose parts make up a row of the site, or a map of it: q, rot_q, z and maps have one for each head, k, rot_k and v
+ * one for each key-value head; other sites are made of no heads. */
+typedef enum { HSC_NO_HEADS, HSC_QUERY_HEADS, HSC_KV_HEADS } hsc_heads;
+HSC_API hsc_heads hsc_site_heads(hsc_site site);
 /* Non-zero: a row of the site belongs to a token of the source (an encoder's sites, cross_k and cross_v). */
 HSC_API int hsc_site_is_of_source(hsc_site site);
 

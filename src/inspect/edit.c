@@ -16,20 +16,6 @@ static const hsc_config *stack_of(const hsc_model *model, hsc_site site)
     return hsc__site_in_encoder(site) == HSC_N_SITES ? &model->desc.config : &model->desc.encoder->config;
 }
 
-/* What the site is in a model of one stack. */
-static hsc_site plain(hsc_site site)
-{
-    hsc_site inner = hsc__site_in_encoder(site);
-    if (inner != HSC_N_SITES) return inner;
-    switch (site) {
-    case HSC_CROSS_Q: return HSC_Q;
-    case HSC_CROSS_K: return HSC_K;
-    case HSC_CROSS_V: return HSC_V;
-    case HSC_CROSS_Z: return HSC_Z;
-    default: return site;
-    }
-}
-
 int hsc_site_row(const hsc_model *model, hsc_site site)
 {
     hsc_site inner = hsc__site_in_encoder(site);
@@ -40,11 +26,10 @@ int hsc_site_row(const hsc_model *model, hsc_site site)
 
 hsc_status hsc_edit_head(hsc_edit *out, const hsc_model *model, hsc_site site, int layer, int head, hsc_error *err)
 {
-    hsc_site kind = plain(site);
-    bool kv = kind == HSC_K || kind == HSC_V || kind == HSC_ROT_K;
+    bool kv = hsc_site_heads(site) == HSC_KV_HEADS;
     hsc__error_clear(err);
-    HSC_FAIL_IF((kind < HSC_Q || kind > HSC_ROT_K) && kind != HSC_Z, HSC_EINVAL, "site %d is not made of heads",
-                (int)site);
+    HSC_FAIL_IF(hsc_site_heads(site) == HSC_NO_HEADS || hsc_site_is_map(site), HSC_EINVAL,
+                "site %d has no rows that are made of heads", (int)site);
     HSC_FAIL_IF(!hsc_model_has_site(model, site), HSC_EINVAL, "a model of architecture %s has no site \"%s\"",
                 hsc_model_config(model)->arch, hsc_site_name(site));
     const hsc_config *c = stack_of(model, site);

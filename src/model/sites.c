@@ -86,6 +86,28 @@ int hsc_site_is_map(hsc_site site)
            site == HSC_CROSS_PATTERN || site == HSC_ENC_ATTN_SCORES || site == HSC_ENC_PATTERN;
 }
 
+hsc_heads hsc_site_heads(hsc_site site)
+{
+    hsc_site inner = hsc__site_in_encoder(site);
+    switch (inner == HSC_N_SITES ? site : inner) {
+    case HSC_Q:
+    case HSC_ROT_Q:
+    case HSC_Z:
+    case HSC_ATTN_SCORES:
+    case HSC_PATTERN:
+    case HSC_CROSS_Q:
+    case HSC_CROSS_Z:
+    case HSC_CROSS_ATTN_SCORES:
+    case HSC_CROSS_PATTERN: return HSC_QUERY_HEADS;
+    case HSC_K:
+    case HSC_ROT_K:
+    case HSC_V:
+    case HSC_CROSS_K:
+    case HSC_CROSS_V: return HSC_KV_HEADS;
+    default: return HSC_NO_HEADS;
+    }
+}
+
 int hsc_site_is_of_source(hsc_site site)
 {
     return site == HSC_CROSS_K || site == HSC_CROSS_V || hsc__site_in_encoder(site) != HSC_N_SITES;

@@ -26,26 +26,15 @@ static const hsc__desc *stack_of(const hsc_session *s, hsc_site site)
 int hsc__site_row_size(const hsc__desc *desc, hsc_site site)
 {
     const hsc_config *c = &desc->config;
+    hsc_heads heads = hsc_site_heads(site);
+    if (hsc_site_is_map(site)) return 0;
+    if (heads != HSC_NO_HEADS) return (heads == HSC_KV_HEADS ? c->n_kv_heads : c->n_heads) * c->d_head;
     switch (site) {
-    case HSC_Q:
-    case HSC_ROT_Q:
-    case HSC_CROSS_Q:
-    case HSC_CROSS_Z:
-    case HSC_Z: return c->n_heads * c->d_head;
-    case HSC_K:
-    case HSC_ROT_K:
-    case HSC_CROSS_K:
-    case HSC_CROSS_V:
-    case HSC_V: return c->n_kv_heads * c->d_head;
     case HSC_MLP_PRE:
     case HSC_MLP_UP:
     case HSC_MLP_POST: return c->d_mlp;
     case HSC_LOGITS: return c->d_vocab;
     case HSC_LN_HEAD: return desc->w_head.n_out;
-    case HSC_ATTN_SCORES:
-    case HSC_PATTERN:
-    case HSC_CROSS_ATTN_SCORES:
-    case HSC_CROSS_PATTERN: return 0;
     default: return c->d_model;
     }
 }
@@ -268,9 +257,7 @@ static hsc_view view_rows(const hsc_session *s, hsc_site site, const float *rows
 {
     const hsc__desc *stack = stack_of(s, site);
     int row_size = hsc__site_row_size(stack, site), d_head = stack->config.d_head;
-    bool heads = (site >= HSC_Q && site <= HSC_ROT_K) || (site >= HSC_CROSS_Q && site <= HSC_CROSS_V) ||
-                 site == HSC_Z || site == HSC_CROSS_Z;
-    if (heads) return (hsc_view){rows, 3, {n, row_size / d_head, d_head}};
+    if (hsc_site_heads(site) != HSC_NO_HEADS) return (hsc_view){rows, 3, {n, row_size / d_head, d_head}};
     return (hsc_view){rows, 2, {n, row_size}};
 }
 
