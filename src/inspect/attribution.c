@@ -157,7 +157,7 @@ static void through_post_norm(const run *r, const hsc__layer *l, const float *z,
     float *weights = row + r->widest;
     for (int o = 0; o < w->n_out; o++) {
         double sum = w->bias ? (double)w->bias[o] : 0;
-        hsc__dense_outputs(w, o, 1, row, weights);
+        hsc__weight_outputs(w, o, 1, row, weights);
         for (int64_t i = 0; i < w->n_in; i++) sum += (double)weights[i] * (double)z[i];
         x[o] = (float)sum;
     }
@@ -169,11 +169,11 @@ static void through_output(const hsc__weight *w, const double *d, float *row, fl
 {
     memset(g, 0, (size_t)w->n_in * sizeof *g);
     for (int i = 0; w->transposed && i < (int)w->n_in; i++) { /* a stored row is what one input writes */
-        hsc__dense_inputs(w, i, 1, row, weights);
+        hsc__weight_inputs(w, i, 1, row, weights);
         g[i] = dot(weights, d, w->n_out);
     }
     for (int i = 0; !w->transposed && i < w->n_out; i++) {
-        hsc__dense_outputs(w, i, 1, row, weights);
+        hsc__weight_outputs(w, i, 1, row, weights);
         for (int64_t k = 0; k < w->n_in; k++) g[k] += (double)weights[k] * d[i];
     }
 }

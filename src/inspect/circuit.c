@@ -96,7 +96,7 @@ static hsc_status fold_output(run *r, hsc_error *err)
     size_t widest = (size_t)(l->w_o.n_out > l->w_o.n_in ? l->w_o.n_out : l->w_o.n_in);
     float *row = hsc__malloc(widest * sizeof *row);
     if (!row) return hsc__fail_memory(err, widest * sizeof *row, "a row of W_O");
-    hsc__dense_inputs(&l->w_o, r->head * dh, dh, row, r->centred);
+    hsc__weight_inputs(&l->w_o, r->head * dh, dh, row, r->centred);
     hsc__free(row);
     bool centred = end->present && r->desc->norm_kind == HSC__NN_LAYER_NORM;
     for (int k = 0; k < dh; k++) {
@@ -383,7 +383,7 @@ static hsc_status copy_layer(copying *c, const hsc__desc *desc, int layer, doubl
 {
     const hsc__layer *l = &desc->layers[layer];
     int n_heads = c->config->n_heads, n_all = c->options->n_inputs;
-    hsc__dense_inputs(&l->w_o, 0, (int)l->w_o.n_in, c->o, c->w_o);
+    hsc__weight_inputs(&l->w_o, 0, (int)l->w_o.n_in, c->o, c->w_o);
     for (int from = 0; from < n_all; from += ROWS) {
         const hsc_token *ids = c->options->inputs + from;
         int n = n_all - from < ROWS ? n_all - from : ROWS;

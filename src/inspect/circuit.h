@@ -3,7 +3,7 @@
 #define HSC_INSPECT_CIRCUIT_H
 
 #include "headscope/analysis.h"
-#include "inspect/dense.h"
+#include "inspect/weights.h"
 
 enum { HSC__CIRCUIT_ROWS = 256 }; /* words that go through together */
 

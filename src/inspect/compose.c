@@ -6,7 +6,7 @@
 #include "base/parallel.h"
 #include "base/status.h"
 #include "headscope/analysis.h"
-#include "inspect/dense.h"
+#include "inspect/weights.h"
 #include "nn/call.h"
 
 #include <math.h>
@@ -82,15 +82,15 @@ static double square_norm(const float *x, size_t n)
 static void read_rows(const run *r, const hsc__layer *l, const hsc__weight *w, int head, float *row, float *out)
 {
     int dh = r->config->d_head, d = r->config->d_model;
-    hsc__dense_outputs(w, head * dh, dh, row, out);
-    if (!r->desc->post_norm) hsc__dense_fold(&l->ln1, r->desc->norm_kind, out, dh, d);
+    hsc__weight_outputs(w, head * dh, dh, row, out);
+    if (!r->desc->post_norm) hsc__norm_fold(&l->ln1, r->desc->norm_kind, out, dh, d);
 }
 
 /* Rows of W_O of one head, by a norm's gain where one stands behind attention. */
 static void write_rows(const run *r, const hsc__layer *l, int head, float *row, float *out)
 {
     int dh = r->config->d_head, d = r->config->d_model;
-    hsc__dense_inputs(&l->w_o, head * dh, dh, row, out);
+    hsc__weight_inputs(&l->w_o, head * dh, dh, row, out);
     for (int i = 0; l->ln1_post.gain && i < dh * d; i++) out[i] *= l->ln1_post.gain[i % d];
 }
 

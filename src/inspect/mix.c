@@ -4,7 +4,7 @@
  */
 #include "base/status.h"
 #include "headscope/analysis.h"
-#include "inspect/dense.h"
+#include "inspect/weights.h"
 #include "nn/call.h"
 
 #include <math.h>
@@ -140,7 +140,7 @@ static void measure_head(const norms *s, const hsc__exec *exec, const hsc_block 
         return;
     }
     hsc__weight w = hsc__nn_weight(s->w, (size_t)d, dh, d, true);
-    hsc__dense_inputs(&s->model->desc.layers[b->layer].w_o, head * dh, dh, s->row, s->w);
+    hsc__weight_inputs(&s->model->desc.layers[b->layer].w_o, head * dh, dh, s->row, s->w);
     hsc__nn_product(exec, v, b->stride, b->n_rows, &w, s->moved, (size_t)d, false);
     for (int i = 0; i < b->n_rows; i++) out[i] = (float)length(s->moved + (size_t)i * (size_t)d, d);
 }

@@ -54,7 +54,7 @@ static hsc_status make_middle(run *r, const hsc_circuit_options *o, hsc_error *e
         hsc__nn_table_rows(&r->exec, &r->desc->embed, ids, n, r->in);
         if (first->present) hsc__nn_norm_rows(&r->exec, &norm, r->in, n, r->in);
         hsc__nn_table_rows(&r->exec, &r->desc->unembed, ids, n, r->out);
-        hsc__dense_fold(&r->desc->ln_final, r->desc->norm_kind, r->out, n, d);
+        hsc__norm_fold(&r->desc->ln_final, r->desc->norm_kind, r->out, n, d);
         hsc__nn_column_sums(&r->exec, r->in, n, d, r->in_sums);
         hsc__nn_column_sums(&r->exec, r->out, n, d, r->out_sums);
         hsc__nn_transpose(r->in, (size_t)d, n, d, r->turned);
@@ -75,9 +75,9 @@ static void make_small(run *r, int head)
     int d = c->d_model, dh = c->d_head, kv = head / (c->n_heads / c->n_kv_heads);
     hsc__weight middle = hsc__nn_weight(r->middle, (size_t)d, d, d, true);
     hsc__weight o = hsc__nn_weight(r->o, (size_t)d, d, dh, false);
-    hsc__dense_outputs(&l->w_v, kv * dh, dh, r->row, r->v);
-    hsc__dense_fold(&l->ln1, r->desc->norm_kind, r->v, dh, d);
-    hsc__dense_inputs(&l->w_o, head * dh, dh, r->row, r->o);
+    hsc__weight_outputs(&l->w_v, kv * dh, dh, r->row, r->v);
+    hsc__norm_fold(&l->ln1, r->desc->norm_kind, r->v, dh, d);
+    hsc__weight_inputs(&l->w_o, head * dh, dh, r->row, r->o);
     for (int i = 0; l->ln1_post.gain && i < dh * d; i++) r->o[i] *= l->ln1_post.gain[i % d];
     hsc__nn_product(&r->exec, r->v, (size_t)d, dh, &middle, r->vm, (size_t)d, false);
     hsc__nn_product(&r->exec, r->vm, (size_t)d, dh, &o, r->small + (size_t)head * (size_t)(dh * dh), (size_t)dh, false);

@@ -1,5 +1,5 @@
-/* Weights as dense float32 matrices. */
-#include "inspect/dense.h"
+/* Weights as float32 matrices. */
+#include "inspect/weights.h"
 
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void stored_columns(const hsc__weight *w, int64_t n_rows, int first, int 
     }
 }
 
-void hsc__dense_outputs(const hsc__weight *w, int first, int n, float *row, float *out)
+void hsc__weight_outputs(const hsc__weight *w, int first, int n, float *row, float *out)
 {
     if (w->transposed) {
         stored_columns(w, w->n_in, first, n, row, out);
@@ -29,7 +29,7 @@ void hsc__dense_outputs(const hsc__weight *w, int first, int n, float *row, floa
     for (int i = 0; i < n; i++) stored_row(w, first + i, out + (size_t)i * (size_t)w->n_in);
 }
 
-void hsc__dense_inputs(const hsc__weight *w, int first, int n, float *row, float *out)
+void hsc__weight_inputs(const hsc__weight *w, int first, int n, float *row, float *out)
 {
     if (!w->transposed) {
         stored_columns(w, w->n_out, first, n, row, out);
@@ -38,7 +38,7 @@ void hsc__dense_inputs(const hsc__weight *w, int first, int n, float *row, float
     for (int i = 0; i < n; i++) stored_row(w, first + i, out + (size_t)i * (size_t)w->n_out);
 }
 
-void hsc__dense_fold(const hsc__norm *norm, hsc__nn_norm_kind kind, float *rows, int n, int d)
+void hsc__norm_fold(const hsc__norm *norm, hsc__nn_norm_kind kind, float *rows, int n, int d)
 {
     if (!norm->present) return;
     for (int r = 0; r < n; r++) {
