@@ -141,54 +141,46 @@ static hsc_status parse_index(hsc__jparser *p, hsc__jnode **node)
     return hsc__jnext(p);
 }
 
+/* A name, as what is done to *node, which the new node takes the place of. */
+static hsc_status parse_named(hsc__jparser *p, hsc__jnode_kind kind, const char *otherwise, hsc__jnode **node)
+{
+    if (p->token.kind != HSC__JT_NAME) return hsc__jfail(p, HSC_EFORMAT, otherwise, p->token.text, p->token.n);
+    HSC_TRY(make(p, kind, *node, node));
+    take_text(p, *node);
+    return hsc__jnext(p);
+}
+
 static hsc_status parse_attribute(hsc__jparser *p, hsc__jnode **node)
 {
-    hsc__jnode *out;
     HSC_TRY(hsc__jnext(p));
-    if (p->token.kind != HSC__JT_NAME)
-        return hsc__jfail(p, HSC_EFORMAT, "a name is expected after '.', not", p->token.text, p->token.n);
-    HSC_TRY(make(p, HSC__J_ATTRIBUTE, *node, &out));
-    take_text(p, out);
-    *node = out;
-    return hsc__jnext(p);
+    return parse_named(p, HSC__J_ATTRIBUTE, "a name is expected after '.', not", node);
 }
 
 static hsc_status parse_filter(hsc__jparser *p, hsc__jnode **node)
 {
-    hsc__jnode *out;
     HSC_TRY(hsc__jnext(p));
-    if (p->token.kind != HSC__JT_NAME)
-        return hsc__jfail(p, HSC_EFORMAT, "a filter is expected, not", p->token.text, p->token.n);
-    HSC_TRY(make(p, HSC__J_FILTER, *node, &out));
-    take_text(p, out);
-    *node = out;
-    HSC_TRY(hsc__jnext(p));
-    return hsc__jis(p, "(") ? parse_arguments(p, out) : HSC_OK;
+    HSC_TRY(parse_named(p, HSC__J_FILTER, "a filter is expected, not", node));
+    return hsc__jis(p, "(") ? parse_arguments(p, *node) : HSC_OK;
 }
 
 /* "is defined", "is not none", "is equalto x" */
 static hsc_status parse_test(hsc__jparser *p, hsc__jnode **node)
 {
-    hsc__jnode *out, *kid;
+    hsc__jnode *kid;
     HSC_TRY(hsc__jnext(p));
     bool negated = hsc__jis(p, "not");
     if (negated) HSC_TRY(hsc__jnext(p));
-    if (p->token.kind != HSC__JT_NAME)
-        return hsc__jfail(p, HSC_EFORMAT, "a test is expected, not", p->token.text, p->token.n);
-    HSC_TRY(make(p, HSC__J_TEST, *node, &out));
-    take_text(p, out);
-    HSC_TRY(hsc__jnext(p));
+    HSC_TRY(parse_named(p, HSC__J_TEST, "a test is expected, not", node));
     static const char *const stops[] = {"and", "or", "not", "is", "in", "if", "else"};
     bool more = p->token.kind == HSC__JT_NAME || p->token.kind == HSC__JT_STRING || p->token.kind == HSC__JT_INT;
     for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) more = more && !hsc__jis(p, stops[i]);
     if (hsc__jis(p, "(")) {
-        HSC_TRY(parse_arguments(p, out));
+        HSC_TRY(parse_arguments(p, *node));
     } else if (more) {
         HSC_TRY(parse_primary(p, &kid));
-        HSC_TRY(hsc__jnode_add(p, out, kid));
+        HSC_TRY(hsc__jnode_add(p, *node, kid));
     }
-    *node = out;
-    return negated ? make(p, HSC__J_NOT, out, node) : HSC_OK;
+    return negated ? make(p, HSC__J_NOT, *node, node) : HSC_OK;
 }
 
 static hsc_status parse_postfix(hsc__jparser *p, hsc__jnode **node)
