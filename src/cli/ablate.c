@@ -71,13 +71,11 @@ static const hsc__option options[] = {
     OPTION("top", 0, HSC__OPT_INT, "N", top, 1, 100000, "Rows of the table. Default: 10."),
     OPTION("plot", 0, HSC__OPT_TEXT, "FILE", plot, 0, 0, "The map of a sweep as .png, .svg or .pdf."),
     HSC__OPTION_COMPUTE(hsc__ablate_options, compute),
-    OPTION("no-special", 0, HSC__OPT_FLAG, NULL, no_special, 0, 0,
-           "Do not add what the tokenizer adds at the ends (BOS, EOS)."),
-    OPTION("parse-special", 0, HSC__OPT_FLAG, NULL, parse_special, 0, 0,
-           "Read <|endoftext|> and its like in the text as that token."),
+    HSC__OPTION_NO_SPECIAL(hsc__ablate_options, no_special),
+    HSC__OPTION_PARSE_SPECIAL(hsc__ablate_options, parse_special),
     HSC__OPTION_THREADS(hsc__ablate_options, threads),
     HSC__OPTION_JSON(hsc__ablate_options, json),
-    OPTION("csv", 0, HSC__OPT_FLAG, NULL, csv, 0, 0, "Print CSV with a line of names; counts from 0 as JSON does."),
+    HSC__OPTION_CSV(hsc__ablate_options, csv),
 };
 
 static const hsc__command command = {

@@ -33,11 +33,7 @@ static const hsc__option options[] = {
      "Divide the logits by T and draw; 0 takes the likeliest token. Default: 0.7, and --top-p 0.95."},
     HSC__OPTIONS_SAMPLING(values, sampling),
     HSC__OPTION_HEADING("The passes"),
-    HSC__OPTION_COMPUTE_AUTO(values, pass.compute),
-    HSC__OPTION_DTYPE(values, pass.dtype),
-    HSC__OPTION_CACHE(values, pass.cache),
-    HSC__OPTION_WINDOW(values, pass.window),
-    HSC__OPTION_SINKS(values, pass.sinks),
+    HSC__OPTIONS_PASS_AUTO(values, pass),
     HSC__OPTION_THREADS(values, threads),
 };
 

@@ -51,7 +51,7 @@ static const hsc__option options[] = {
     HSC__OPTION_COMPUTE(values, r.compute),
     HSC__OPTION_THREADS(values, r.threads),
     HSC__OPTION_JSON(values, r.json),
-    HSC__READING_CSV(values, r),
+    HSC__OPTION_CSV(values, r.csv),
 };
 
 static const hsc__command command = {

@@ -212,11 +212,28 @@ enum { HSC__COMPUTE_UNSET = -1 };
             "Arithmetic of the products with weights: f32 is exact, bf16 and q8 (8-bit activations on quantised "      \
             "weights) are faster and deviate; auto (default) takes what suits the file. Results name the kind."        \
     }
-/* The five rows of a field of type hsc__pass_options. */
-#define HSC__OPTIONS_PASS(type, field)                                                                                 \
-    HSC__OPTION_COMPUTE(type, field.compute), HSC__OPTION_DTYPE(type, field.dtype),                                    \
-        HSC__OPTION_CACHE(type, field.cache), HSC__OPTION_WINDOW(type, field.window),                                  \
-        HSC__OPTION_SINKS(type, field.sinks)
+/* The five rows of a field of type hsc__pass_options; the second for where speed counts more. */
+#define HSC__OPTIONS_PASS(type, field) HSC__OPTION_COMPUTE(type, field.compute), HSC__OPTIONS_PASS_REST(type, field)
+#define HSC__OPTIONS_PASS_AUTO(type, field)                                                                            \
+    HSC__OPTION_COMPUTE_AUTO(type, field.compute), HSC__OPTIONS_PASS_REST(type, field)
+#define HSC__OPTIONS_PASS_REST(type, field)                                                                            \
+    HSC__OPTION_DTYPE(type, field.dtype), HSC__OPTION_CACHE(type, field.cache),                                        \
+        HSC__OPTION_WINDOW(type, field.window), HSC__OPTION_SINKS(type, field.sinks)
+#define HSC__OPTION_NO_SPECIAL(type, field)                                                                            \
+    {                                                                                                                  \
+        "no-special", 0, HSC__OPT_FLAG, NULL, offsetof(type, field), 0, 0,                                             \
+            "Do not add what the tokenizer adds at the ends (BOS, EOS, [CLS], [SEP])."                                 \
+    }
+#define HSC__OPTION_PARSE_SPECIAL(type, field)                                                                         \
+    {                                                                                                                  \
+        "parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(type, field), 0, 0,                                          \
+            "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."                \
+    }
+#define HSC__OPTION_CSV(type, field)                                                                                   \
+    {                                                                                                                  \
+        "csv", 0, HSC__OPT_FLAG, NULL, offsetof(type, field), 0, 0,                                                    \
+            "Print CSV with a line of names; layers, heads and positions from 0."                                      \
+    }
 #define HSC__OPTION_JSON(type, field)                                                                                  \
     {                                                                                                                  \
         "json", 0, HSC__OPT_FLAG, NULL, offsetof(type, field), 0, 0, "Print JSON; layers, heads and positions from 0." \

@@ -27,7 +27,7 @@ static const hsc__option options[] = {
            "All pairs (or the map of --head) as .png, .svg or .pdf. Wants --kind."),
     HSC__OPTION_THREADS(values, r.threads),
     HSC__OPTION_JSON(values, r.json),
-    HSC__READING_CSV(values, r),
+    HSC__OPTION_CSV(values, r.csv),
 };
 
 static const hsc__command command = {

@@ -59,10 +59,7 @@ typedef struct hsc__detect_options {
      0,                                                                                                                \
      0,                                                                                                                \
      "Write the map of layers and heads, .png, .svg or .pdf."},                                                        \
-        HSC__OPTION_JSON(hsc__detect_options, json),                                                                   \
-    {                                                                                                                  \
-        "csv", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__detect_options, csv), 0, 0, "Print CSV with a line of names."     \
-    }
+        HSC__OPTION_JSON(hsc__detect_options, json), HSC__OPTION_CSV(hsc__detect_options, csv)
 
 /* The text to look at. path NULL: none. A file is mapped, so its length does not show in memory. */
 typedef struct hsc__corpus {

@@ -85,8 +85,8 @@ static int load(void *user, int is_random, int index, uint64_t digest, void *rec
     return found;
 }
 
-static hsc_status save(void *user, int is_random, int index, uint64_t digest, const void *record, size_t n_bytes,
-                       hsc_error *err)
+static hsc_status save_window(void *user, int is_random, int index, uint64_t digest, const void *record, size_t n_bytes,
+                              hsc_error *err)
 {
     hsc__detect_db *d = user;
     if (!d->open) HSC_TRY(hsc__db_execute(&d->sql, "BEGIN IMMEDIATE", err));
@@ -106,7 +106,7 @@ static hsc_status flush(void *user, hsc_error *err)
 
 hsc_detect_store hsc__detect_db_store(hsc__detect_db *db)
 {
-    return (hsc_detect_store){.load = load, .save = save, .flush = flush, .user = db};
+    return (hsc_detect_store){.load = load, .save = save_window, .flush = flush, .user = db};
 }
 
 /* ------------------------------------------------------------------------------------------------------- scores ----

@@ -34,10 +34,8 @@ static const hsc__option options[] = {
     OPTION("target-ids", 0, HSC__OPT_IDS, "IDS", target.ids, 0, 0,
            "The same as ids, exactly these: the token that begins a text is the first of them."),
     HSC__OPTION_COMPUTE(values, compute),
-    OPTION("no-special", 0, HSC__OPT_FLAG, NULL, no_special, 0, 0,
-           "Do not add what the tokenizer adds at the ends (BOS, EOS)."),
-    OPTION("parse-special", 0, HSC__OPT_FLAG, NULL, parse_special, 0, 0,
-           "Read <|endoftext|> and its like in the text as that token."),
+    HSC__OPTION_NO_SPECIAL(values, no_special),
+    HSC__OPTION_PARSE_SPECIAL(values, parse_special),
     HSC__OPTION_THREADS(values, threads),
     HSC__OPTION_JSON(values, json),
 };

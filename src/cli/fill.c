@@ -27,8 +27,7 @@ static const hsc__option options[] = {
      "the "
      "model has for it; masks may stand in either."},
     {"top", 'k', HSC__OPT_INT, "K", offsetof(values, top), 1, MOST, "Candidates for each mask (default 5)."},
-    {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
-     "Do not add what the tokenizer adds at the ends ([CLS], [SEP])."},
+    HSC__OPTION_NO_SPECIAL(values, no_special),
     HSC__OPTION_JSON(values, json),
     HSC__OPTION_HEADING("The pass"),
     HSC__OPTION_COMPUTE(values, pass.compute),

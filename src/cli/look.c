@@ -43,8 +43,7 @@ static const hsc__option options[] = {
      "What the darkest colour means: weight 1 (default), the largest weight, each row's largest, or a logarithmic "
      "scale."},
     HSC__OPTION_JSON(hsc__look_options, json),
-    {"csv", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, csv), 0, 0,
-     "Print CSV with a line of names; counts from 0 as JSON does."},
+    HSC__OPTION_CSV(hsc__look_options, csv),
     HSC__OPTION_HEADING("Input"),
     {"pair", 'p', HSC__OPT_TEXT, "TEXT", offsetof(hsc__look_options, second), 0, 0,
      "A second text of the same sequence, joined to the first as the tokenizer joins a pair ([CLS] A [SEP] B [SEP]), "
@@ -54,10 +53,8 @@ static const hsc__option options[] = {
      "Read the text from a file; as from standard input, one line end at its end is not part of it."},
     {"ids", 0, HSC__OPT_IDS, "IDS", offsetof(hsc__look_options, ids), 0, 0,
      "Token ids such as 1,2,3 instead of a text. Without a tokenizer a token's text is its id."},
-    {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, no_special), 0, 0,
-     "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
-    {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__look_options, parse_special), 0, 0,
-     "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
+    HSC__OPTION_NO_SPECIAL(hsc__look_options, no_special),
+    HSC__OPTION_PARSE_SPECIAL(hsc__look_options, parse_special),
     HSC__OPTION_HEADING("Encoder-decoders"),
     HSC__OPTIONS_TARGET(hsc__look_options, target),
     {"vs-target", 0, HSC__OPT_TEXT, "TEXT", offsetof(hsc__look_options, versus_target), 0, 0,

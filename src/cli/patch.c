@@ -54,13 +54,11 @@ static const hsc__option options[] = {
     OPTION("top", 0, HSC__OPT_INT, "N", top, 1, 100000, "Rows of the table. Default: 10."),
     OPTION("plot", 0, HSC__OPT_TEXT, "FILE", plot, 0, 0, "The map as .png, .svg or .pdf."),
     HSC__OPTION_COMPUTE(hsc__patch_options, compute),
-    OPTION("no-special", 0, HSC__OPT_FLAG, NULL, no_special, 0, 0,
-           "Do not add what the tokenizer adds at the ends (BOS, EOS)."),
-    OPTION("parse-special", 0, HSC__OPT_FLAG, NULL, parse_special, 0, 0,
-           "Read <|endoftext|> and its like in the text as that token."),
+    HSC__OPTION_NO_SPECIAL(hsc__patch_options, no_special),
+    HSC__OPTION_PARSE_SPECIAL(hsc__patch_options, parse_special),
     HSC__OPTION_THREADS(hsc__patch_options, threads),
     HSC__OPTION_JSON(hsc__patch_options, json),
-    OPTION("csv", 0, HSC__OPT_FLAG, NULL, csv, 0, 0, "Print CSV with a line of names; counts from 0 as JSON does."),
+    HSC__OPTION_CSV(hsc__patch_options, csv),
 };
 
 static const hsc__command command = {
@@ -102,15 +100,6 @@ static const hsc__command command = {
     .encoder_decoders = true,
 };
 
-/* Whether a site is made of heads, and whether these are kv heads. */
-static bool has_heads(hsc_site site, bool *kv)
-{
-    *kv = site == HSC_K || site == HSC_V || site == HSC_ROT_K || site == HSC_CROSS_K || site == HSC_CROSS_V ||
-          site == HSC_ENC_K || site == HSC_ENC_V;
-    return (site >= HSC_Q && site <= HSC_Z) || (site >= HSC_CROSS_Q && site <= HSC_CROSS_Z) ||
-           (site >= HSC_ENC_Q && site <= HSC_ENC_Z);
-}
-
 int hsc__patch_rows(const hsc__patch *j, const hsc__item *item)
 {
     return hsc_site_is_of_source(j->site) ? item->n_source : item->n_tokens;
@@ -120,22 +109,20 @@ int hsc__patch_rows(const hsc__patch *j, const hsc__item *item)
 static int check_site(hsc__patch *j)
 {
     const hsc__patch_options *v = j->options;
-    bool kv, whole;
     if (j->mode != HSC__PATCH_PLACES) return HSC__CLI_GO_ON;
     j->site = v->site ? hsc_site_find(v->site) : HSC_RESID_PRE;
     if (j->site == HSC_N_SITES || !hsc_site_per_layer(j->site))
         return hsc__cli_misuse(&command, "--site %s: no layer has such a site; `headscope run --sites help` lists them",
                                v->site);
-    bool heads = has_heads(j->site, &kv);
-    whole = hsc_site_is_map(j->site);
-    if (v->by == HSC__BY_HEAD && !heads)
+    hsc_heads heads = hsc_site_heads(j->site);
+    if (v->by == HSC__BY_HEAD && heads == HSC_NO_HEADS)
         return hsc__cli_misuse(&command, "--by head: %s is not made of heads", hsc_site_name(j->site));
-    if (whole && v->by > HSC__BY_HEAD)
+    if (hsc_site_is_map(j->site) && v->by > HSC__BY_HEAD)
         return hsc__cli_misuse(&command, "--by: %s goes head by head", hsc_site_name(j->site));
-    j->cols = v->by == HSC__BY_LAYER                ? HSC__COLS_LAYER
-              : v->by == HSC__BY_POSITION || !heads ? HSC__COLS_POSITIONS
-              : kv                                  ? HSC__COLS_KV_HEADS
-                                                    : HSC__COLS_HEADS;
+    j->cols = v->by == HSC__BY_LAYER                               ? HSC__COLS_LAYER
+              : v->by == HSC__BY_POSITION || heads == HSC_NO_HEADS ? HSC__COLS_POSITIONS
+              : heads == HSC_KV_HEADS                              ? HSC__COLS_KV_HEADS
+                                                                   : HSC__COLS_HEADS;
     return HSC__CLI_GO_ON;
 }
 

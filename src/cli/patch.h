@@ -3,7 +3,7 @@
 #ifndef HSC_CLI_PATCH_H
 #define HSC_CLI_PATCH_H
 
-#include "cli/intervene.h"
+#include "cli/answer.h"
 #include "cli/sweep.h"
 #include "headscope/inspect.h"
 

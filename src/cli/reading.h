@@ -3,7 +3,7 @@
 #ifndef HSC_CLI_READING_H
 #define HSC_CLI_READING_H
 
-#include "cli/intervene.h"
+#include "cli/answer.h"
 
 typedef struct hsc__reading_options {
     const char *model, *token, *plot;
@@ -29,29 +29,9 @@ typedef struct hsc__reading_options {
     }
 #define HSC__READING_PASS(type, field)                                                                                 \
     {"ids", 0, HSC__OPT_IDS, "IDS", offsetof(type, field.ids), 0, 0, "Token ids such as 1,2,3 instead of TEXT."},      \
-        HSC__OPTION_COMPUTE(type, field.compute),                                                                      \
-        {"no-special",                                                                                                 \
-         0,                                                                                                            \
-         HSC__OPT_FLAG,                                                                                                \
-         NULL,                                                                                                         \
-         offsetof(type, field.no_special),                                                                             \
-         0,                                                                                                            \
-         0,                                                                                                            \
-         "Do not add what the tokenizer adds at the ends (BOS, EOS)."},                                                \
-        {"parse-special",                                                                                              \
-         0,                                                                                                            \
-         HSC__OPT_FLAG,                                                                                                \
-         NULL,                                                                                                         \
-         offsetof(type, field.parse_special),                                                                          \
-         0,                                                                                                            \
-         0,                                                                                                            \
-         "Read <|endoftext|> and its like in the text as that token."},                                                \
-        HSC__OPTION_THREADS(type, field.threads), HSC__OPTION_JSON(type, field.json), HSC__READING_CSV(type, field)
-#define HSC__READING_CSV(type, field)                                                                                  \
-    {                                                                                                                  \
-        "csv", 0, HSC__OPT_FLAG, NULL, offsetof(type, field.csv), 0, 0,                                                \
-            "Print CSV with a line of names; counts from 0 as JSON does."                                              \
-    }
+        HSC__OPTION_COMPUTE(type, field.compute), HSC__OPTION_NO_SPECIAL(type, field.no_special),                      \
+        HSC__OPTION_PARSE_SPECIAL(type, field.parse_special), HSC__OPTION_THREADS(type, field.threads),                \
+        HSC__OPTION_JSON(type, field.json), HSC__OPTION_CSV(type, field.csv)
 
 typedef struct hsc__reading {
     const hsc__reading_options *options;

@@ -48,10 +48,8 @@ static const hsc__option options[] = {
      "A .safetensors or .npz file; it appears when it is complete."},
     HSC__OPTION_HEADING("Otherwise"),
     HSC__OPTIONS_PASS(values, pass),
-    {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
-     "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
-    {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, parse_special), 0, 0,
-     "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
+    HSC__OPTION_NO_SPECIAL(values, no_special),
+    HSC__OPTION_PARSE_SPECIAL(values, parse_special),
     HSC__OPTION_THREADS(values, threads),
     HSC__OPTION_JSON(values, json),
 };

@@ -205,7 +205,7 @@ static hsc_status save_sentence(hsc__scan_db *d, const hsc_pair *pair, int wordi
     return HSC_OK;
 }
 
-static hsc_status save(void *user, const hsc_pair *pair, uint64_t digest, const hsc_seen *seen, hsc_error *err)
+static hsc_status save_pair(void *user, const hsc_pair *pair, uint64_t digest, const hsc_seen *seen, hsc_error *err)
 {
     hsc__scan_db *d = user;
     char text[17];
@@ -231,7 +231,7 @@ static hsc_status flush(void *user, hsc_error *err)
 
 hsc_scan_store hsc__scan_db_store(hsc__scan_db *db)
 {
-    return (hsc_scan_store){.load = load, .save = save, .flush = flush, .user = db};
+    return (hsc_scan_store){.load = load, .save = save_pair, .flush = flush, .user = db};
 }
 
 /* --------------------------------------------------------------------------------------------------------- heads ----

@@ -41,10 +41,8 @@ static const hsc__option options[] = {
      "is truer and slower. Default: half of max-length."},
     {"tokens", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__score_options, tokens), 0, 0,
      "A line a token: position, text, log-probability and probability."},
-    {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__score_options, no_special), 0, 0,
-     "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
-    {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__score_options, parse_special), 0, 0,
-     "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
+    HSC__OPTION_NO_SPECIAL(hsc__score_options, no_special),
+    HSC__OPTION_PARSE_SPECIAL(hsc__score_options, parse_special),
     HSC__OPTION_JSON(hsc__score_options, json),
     {"csv", 0, HSC__OPT_FLAG, NULL, offsetof(hsc__score_options, csv), 0, 0,
      "Print CSV with a line of names, then a line a token; with --choices a line a choice, with --pairs a line a "

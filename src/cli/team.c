@@ -41,7 +41,7 @@ static hsc_status share_part(unsigned char *bytes, size_t n, int from)
     return HSC_OK;
 }
 
-static hsc_status share(void *user, void *bytes, const size_t *starts)
+static hsc_status share_all(void *user, void *bytes, const size_t *starts)
 {
     (void)user;
     for (int rank = 0; rank < team.n_ranks; rank++) {
@@ -61,7 +61,7 @@ static int join(void)
     joined = true;
     MPI_Comm_rank(MPI_COMM_WORLD, &team.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &team.n_ranks);
-    team.share = share;
+    team.share = share_all;
     return HSC__CLI_GO_ON;
 }
 

@@ -19,10 +19,8 @@ static const hsc__option options[] = {
      "A second text, joined to the first as the tokenizer joins two: question and passage, premise and claim."},
     {"decode", 'd', HSC__OPT_IDS, "IDS", offsetof(values, decode), 0, 0,
      "Turn ids such as 464,5044 back into text; exactly the text's bytes are written."},
-    {"no-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, no_special), 0, 0,
-     "Do not add what the tokenizer adds at the ends (BOS, EOS)."},
-    {"parse-special", 0, HSC__OPT_FLAG, NULL, offsetof(values, parse_special), 0, 0,
-     "Read <|endoftext|> and its like in the text as that token; they are plain text otherwise."},
+    HSC__OPTION_NO_SPECIAL(values, no_special),
+    HSC__OPTION_PARSE_SPECIAL(values, parse_special),
     {"json", 0, HSC__OPT_FLAG, NULL, offsetof(values, json), 0, 0,
      "Print {\"ids\":[],\"tokens\":[]}; with tokens that are not whole UTF-8 also \"bytes\" in hexadecimal, with "
      "--pair also "

@@ -2,7 +2,7 @@
  * The texts of an intervention in clusters: means by the definition, in the order the clusters appear, and for as many
  * texts as a corpus has.
  */
-#include "cli/intervene.h"
+#include "cli/answer.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

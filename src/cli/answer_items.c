@@ -1,5 +1,5 @@
-/* The texts of an intervention: one, or the lines of a file; and their clusters. */
-#include "cli/intervene.h"
+/* The texts that an answer is asked of: one, or the lines of a file; and their clusters. */
+#include "cli/answer.h"
 
 #include <stdlib.h>
 #include <string.h>

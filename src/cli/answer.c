@@ -1,5 +1,5 @@
-/* The metric of an intervention, and the map of its effects. */
-#include "cli/intervene.h"
+/* The metric that an answer is measured by, and the map of effects on it. */
+#include "cli/answer.h"
 
 #include <math.h>
 #include <string.h>

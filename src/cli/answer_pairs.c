@@ -1,7 +1,7 @@
 /* Pair files as texts with an answer: prompts in JSONL that bring right and wrong, or pairs in any form that `headscope
  * scan` reads. Of a pair each wording up to the end of its query is a prompt; its answer is the candidate that the
  * wording means, the wrong one the other. */
-#include "cli/intervene.h"
+#include "cli/answer.h"
 #include "headscope/inspect.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What commands about an answer share (ablate, patch, lens, attribute, steer): the metric, the texts it is taken on,
  * clusters of texts, maps of effects. */
-#ifndef HSC_CLI_INTERVENE_H
-#define HSC_CLI_INTERVENE_H
+#ifndef HSC_CLI_ANSWER_H
+#define HSC_CLI_ANSWER_H
 
 #include "cli/target.h"
 #include "headscope/inspect.h"
