@@ -1,16 +1,10 @@
 /* Any bytes as a GGUF file: refused, or else the tensors lie in the file, aligned, one after another, each is found by
  * name, and every getter may be asked for every key. */
+#include "fuzz.h"
+
 #include "formats/gguf.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) abort();                                                                                     \
-    } while (0)
 
 static void check_tensors(const hsc__tensors *set, const uint8_t *data, size_t size)
 {

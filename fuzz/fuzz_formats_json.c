@@ -1,15 +1,9 @@
 /* Any bytes as JSON: refused with a place inside the text, or else written out and read again it is the same. */
+#include "fuzz.h"
+
 #include "formats/json.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) abort();                                                                                     \
-    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,14 +1,7 @@
 /* Any bytes as a llama2.c checkpoint: refused, or else every tensor lies inside and is found by its name. */
+#include "fuzz.h"
+
 #include "formats/llama2c.h"
-
-#include <stdlib.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) abort();                                                                                     \
-    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,15 +1,9 @@
 /* Any bytes as a safetensors file: refused, or else the tensors fill the data end to end and each is found by name. */
+#include "fuzz.h"
+
 #include "formats/tensors.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) abort();                                                                                     \
-    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,17 +1,11 @@
 /* Any bytes as a tokenizer.json, then some text through it; and any bytes as text through a byte-level tokenizer, which
  * must give them back. Spans lie in order within the text, and a stream writes whole characters within its bound. */
+#include "fuzz.h"
+
 #include "base/text.h"
 #include "tokenizer/pipeline.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) abort();                                                                                     \
-    } while (0)
 
 static hsc_tokenizer *parse(const char *text, size_t n)
 {

@@ -1,17 +1,11 @@
 /* Any bytes as a SentencePiece model, then some text through it: what is refused names the file and says why; ids are
  * of the vocabulary, spans lie in order within the text, and what comes out decodes. */
+#include "fuzz.h"
+
 #include "base/alloc.h"
 #include "tokenizer/pipeline.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-#define CHECK(condition)                                                                                               \
-    do {                                                                                                               \
-        if (!(condition)) abort();                                                                                     \
-    } while (0)
 
 static void run(const hsc_tokenizer *t, const char *text, size_t n, unsigned flags)
 {

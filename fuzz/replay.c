@@ -1,13 +1,13 @@
 /* Feeds files to a fuzz target without libFuzzer: each argument is a file or a folder of files. One that does not exist
  * is passed over (test data may be absent); when nothing was there to feed, the exit status 77 says "skipped". */
+#include "fuzz.h"
+
 #include "base/alloc.h"
 #include "base/file.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int n_fed;
 
