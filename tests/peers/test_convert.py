@@ -188,6 +188,22 @@ def same_words(*models):
                 assert AutoTokenizer.from_pretrained(model)(first, second).input_ids == ids, (model, first, second)
 
 
+def read_by_llama_cpp(path, source, folder, text):
+    """llama.cpp, where it is installed, cuts texts as the encoder's GGUF does and makes the hidden states of its source."""
+    if not importlib.util.find_spec("llama_cpp"):
+        return
+    import llama_cpp
+    peer = llama_cpp.Llama(str(path), embedding=True, n_ctx=64, n_threads=2, verbose=False,
+                           pooling_type=llama_cpp.LLAMA_POOLING_TYPE_NONE)
+    for one in ("The animal didn't cross the street because it was too tired", text):
+        ids = json.loads(headscope("tokenize", "-m", path, "--json", one).stdout)["ids"]
+        assert peer.tokenize(one.encode(), add_bos=True, special=False) == ids, one
+        want = run_sites(source, folder, ["ln_final"], ids=ids)["ln_final"]
+        worst = float((np.abs(np.array(peer.embed(one)) - want).max(1) / np.abs(want).max(1)).max())
+        print(f"{source.name}: llama.cpp's hidden states are {worst:.4f} away", flush=True)
+        assert worst <= LLAMA_CPP_BARS["f32"]
+
+
 def test_words_of_encoders():
     """The tokenizers of BERT and RoBERTa go to GGUF and back, and transformers reads what came back."""
     with scratch() as folder:
@@ -200,17 +216,7 @@ def test_words_of_encoders():
         assert words_of_roberta(roberta, 400) <= 400
         path = convert(roberta, folder / "roberta.gguf")
         same_words(roberta, path, convert(path, folder / "roberta-back"))
-        if importlib.util.find_spec("llama_cpp"):
-            import llama_cpp
-            peer = llama_cpp.Llama(str(path), embedding=True, n_ctx=64, n_threads=2, verbose=False,
-                                   pooling_type=llama_cpp.LLAMA_POOLING_TYPE_NONE)
-            for text in ("The animal didn't cross the street because it was too tired", "na\u00efve 1234"):
-                ids = json.loads(headscope("tokenize", "-m", path, "--json", text).stdout)["ids"]
-                assert peer.tokenize(text.encode(), add_bos=True, special=False) == ids, text
-                want = run_sites(roberta, folder, ["ln_final"], ids=ids)["ln_final"]
-                worst = float((np.abs(np.array(peer.embed(text)) - want).max(1) / np.abs(want).max(1)).max())
-                print(f"RoBERTa: llama.cpp's hidden states are {worst:.4f} away", flush=True)
-                assert worst <= LLAMA_CPP_BARS["f32"]
+        read_by_llama_cpp(path, roberta, folder, "na\u00efve 1234")
 
 
 def test_words_of_xlm_roberta():
@@ -241,17 +247,7 @@ def test_words_of_xlm_roberta():
              "pad_token": "<pad>", "cls_token": "<s>", "sep_token": "</s>", "mask_token": "<mask>"}))
         path = convert(source, folder / "xlm.gguf", "--dtype", "f32")
         same_words(source, path)
-        if importlib.util.find_spec("llama_cpp"):
-            import llama_cpp
-            peer = llama_cpp.Llama(str(path), embedding=True, n_ctx=64, n_threads=2, verbose=False,
-                                   pooling_type=llama_cpp.LLAMA_POOLING_TYPE_NONE)
-            for text in ("The animal didn't cross the street because it was too tired", "two  blanks, 1234 \uff46\uff55\uff4c\uff4c"):
-                ids = json.loads(headscope("tokenize", "-m", path, "--json", text).stdout)["ids"]
-                assert peer.tokenize(text.encode(), add_bos=True, special=False) == ids, text
-                want = run_sites(source, folder, ["ln_final"], ids=ids)["ln_final"]
-                worst = float((np.abs(np.array(peer.embed(text)) - want).max(1) / np.abs(want).max(1)).max())
-                print(f"XLM-RoBERTa: llama.cpp's hidden states are {worst:.4f} away", flush=True)
-                assert worst <= LLAMA_CPP_BARS["f32"]
+        read_by_llama_cpp(path, source, folder, "two  blanks, 1234 \uff46\uff55\uff4c\uff4c")
 
 
 # As bigscience/bloom's tokenizer.json has it.

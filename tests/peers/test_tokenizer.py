@@ -8,7 +8,7 @@ import tempfile
 
 import common
 from tokenizers import Tokenizer
-from tokenizing import (Ours, added, byte_level, compare, compare_json, gpt2, lines, load_library, split, strings,
+from tokenizing import (Ours, added, byte_level, compare, compare_calls, compare_json, gpt2, lines, load_library, split, strings,
                         tinystories)
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -182,16 +182,7 @@ def test_folder_as_transformers():
                 (pathlib.Path(folder) / f"{file}.json").write_text(json.dumps(tree), encoding="utf-8")
             ours, theirs = Ours(library, folder), AutoTokenizer.from_pretrained(folder)
             texts = strings(name) + ["a<|endoftext|>b", "<x> é", "hello <y>a", ""]
-            bad = 0
-            for text in texts:
-                for add in (False, True):
-                    want = theirs(text, add_special_tokens=add)["input_ids"]
-                    got = ours.encode(text, add, True)
-                    bad += want != got
-                    if want != got and bad <= 3:
-                        print(f"  {name}: {text!r}\n    right {want}\n    ours  {got}")
-            print(f"{'folder: ' + name:46} {2 * len(texts):7} texts {bad:6} wrong")
-            wrong += bad
+            wrong += compare_calls("folder: " + name, ours, theirs, texts, (False, True))
             ours.close()
     assert wrong == 0
 

@@ -8,7 +8,7 @@ import random
 import tempfile
 
 import common
-from tokenizing import Ours, character, lines, load_library, strings
+from tokenizing import Ours, character, compare_calls, lines, load_library, strings
 
 MARK = "\u2581"
 FILES = {"t5": "spiece.model", "xlm-roberta": "sentencepiece.bpe.model"}
@@ -189,14 +189,7 @@ def test_marian():
             marian(path, separate)
             ours, theirs = Ours(library, path), MarianTokenizer.from_pretrained(path)
             some = texts("marian") + languages("marian")
-            bad = 0
-            for text in some:
-                want, got = theirs(text)["input_ids"], ours.encode(text, True, True)
-                bad += want != got
-                if want != got and bad <= 3:
-                    print(f"  {text!r}\n    right {want}\n    ours  {got}")
-            print(f"{'Marian, separate ' + str(separate):46} {len(some):7} texts {bad:6} wrong")
-            wrong += bad
+            wrong += compare_calls(f"Marian, separate {separate}", ours, theirs, some)
             ours.close()
     assert wrong == 0
 

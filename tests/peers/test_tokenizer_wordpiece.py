@@ -8,8 +8,8 @@ import tempfile
 
 import common
 from tokenizers import Tokenizer
-from tokenizing import Ours, character, check_single_characters, compare, compare_json, compare_places, lines
-from tokenizing import load_library, strings
+from tokenizing import Ours, character, check_single_characters, compare, compare_calls, compare_json, compare_places
+from tokenizing import lines, load_library, strings
 
 
 def bert():
@@ -113,15 +113,9 @@ def test_folder_as_transformers():
                 shutil.copy(source / file, folder)
             if config is not None:
                 (pathlib.Path(folder) / "tokenizer_config.json").write_text(json.dumps(config))
-            ours, theirs, bad = Ours(library, folder), AutoTokenizer.from_pretrained(folder), 0
+            ours, theirs = Ours(library, folder), AutoTokenizer.from_pretrained(folder)
             texts = strings(str(config)) + ["Kantō [MASK] x", "İstanbul", "", "한국"]
-            for text in texts:
-                want, got = theirs(text)["input_ids"], ours.encode(text, True, True)
-                bad += want != got
-                if want != got and bad <= 3:
-                    print(f"  {config}: {text!r}\n    right {want}\n    ours  {got}")
-            print(f"{'folder: ' + str(config):46} {len(texts):7} texts {bad:6} wrong")
-            wrong += bad
+            wrong += compare_calls(f"folder: {config}", ours, theirs, texts)
             ours.close()
     assert wrong == 0
 

@@ -125,6 +125,19 @@ def compare(name, ours, theirs, texts, add=False, parse=False, lossless=True):
     return wrong
 
 
+def compare_calls(name, ours, theirs, texts, adds=(True,)):
+    """The same of a tokenizer of transformers, which is called and reads special tokens in the text as such."""
+    wrong = 0
+    for text in texts:
+        for add in adds:
+            want, got = theirs(text, add_special_tokens=add)["input_ids"], ours.encode(text, add, True)
+            wrong += want != got
+            if want != got and wrong <= 3:
+                print(f"  {name}: {text!r}\n    right {want}\n    ours  {got}")
+    print(f"{name:46} {len(adds) * len(texts):7} texts {wrong:6} wrong")
+    return wrong
+
+
 def compare_json(library, name, tree, texts=None, **how):
     with tempfile.TemporaryDirectory() as folder:
         ours, theirs = open_both(library, folder, tree)

@@ -4,8 +4,14 @@
 
 #include "headscope.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 typedef struct failing_alloc {
     long calls;   /* allocations and reallocations so far */
@@ -50,6 +56,22 @@ static inline void failing_alloc_install(failing_alloc *a, long fail_at)
 static inline void failing_alloc_remove(void)
 {
     hsc_set_allocator(NULL);
+}
+
+/* Takes the step with its first allocation failing, then its second, and so on until it succeeds: a failure is
+ * HSC_ENOMEM, and every time it has given back all that it took. The allocator is installed already. */
+static inline void failing_alloc_each(failing_alloc *a, hsc_status (*step)(void *user), void *user)
+{
+    long held = a->held, k = 0;
+    for (hsc_status status = HSC_ENOMEM; status != HSC_OK;) {
+        assert_true(++k < 1000);
+        a->fail_at = a->calls + k;
+        status = step(user);
+        a->fail_at = 0;
+        assert_true(status == HSC_OK || status == HSC_ENOMEM);
+        assert_int_equal(a->held, held);
+    }
+    assert_true(k > 1); /* something was allocated */
 }
 
 #endif

@@ -75,13 +75,7 @@ static void visit_manifest(const char *path, bool sound)
 
     bytes b = read_bytes(path);
     assert_int_equal(parse(b.data, b.n, &err), status);
-    for (size_t n = 0; sound && n < b.n; n++) (void)parse(b.data, n, &err);
-    for (size_t i = 0; sound && i < b.n * 8; i++) {
-        unsigned char mask = (unsigned char)(1 << (i % 8)), *at = &b.data[i / 8];
-        *at ^= mask;
-        (void)parse(b.data, b.n, &err);
-        *at ^= mask;
-    }
+    if (sound) each_damage(&b, parse);
     bytes_free(&b);
 }
 

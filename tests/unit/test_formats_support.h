@@ -80,6 +80,20 @@ static UNUSED void *exact(const void *data, size_t n)
     return block;
 }
 
+/* What is left of a file when it is cut at any byte, and the file with any one bit turned, are parsed; nothing may be
+ * read that is not there. */
+static UNUSED void each_damage(bytes *b, hsc_status (*parse)(const void *data, size_t n, hsc_error *err))
+{
+    hsc_error err;
+    for (size_t n = 0; n < b->n; n++) (void)parse(b->data, n, &err);
+    for (size_t i = 0; i < b->n * 8; i++) {
+        unsigned char mask = (unsigned char)(1 << (i % 8)), *at = &b->data[i / 8];
+        *at ^= mask;
+        (void)parse(b->data, b->n, &err);
+        *at ^= mask;
+    }
+}
+
 /* ---- files ---- */
 
 static UNUSED char *path_in(const char *dir, const char *name)

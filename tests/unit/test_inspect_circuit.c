@@ -455,30 +455,38 @@ static void test_refused(void **unused)
     close_tiny();
 }
 
+static hsc_status circuit_once(void *unused)
+{
+    (void)unused;
+    hsc_circuit c;
+    hsc_status status = hsc_circuit_run(model, 1, 0, NULL, &c, &err);
+    if (status == HSC_OK) hsc_circuit_free(&c);
+    return status;
+}
+
+static hsc_status composition_once(void *unused)
+{
+    (void)unused;
+    static float scores[256];
+    return hsc_composition(model, HSC_COMPOSE_K, 2, scores, &err);
+}
+
+static hsc_status eigen_once(void *unused)
+{
+    (void)unused;
+    static double eigen[256];
+    return hsc_circuit_eigen(model, NULL, eigen, &err);
+}
+
 static void test_out_of_memory(void **unused)
 {
     (void)unused;
     failing_alloc a;
-    static float scores[256];
-    static double eigen[256];
     failing_alloc_install(&a, 0);
     open_tiny(true);
-    long held = a.held;
-    for (int what = 0; what < 3; what++) {
-        hsc_status status = HSC_ENOMEM;
-        hsc_circuit c = {0};
-        for (long k = 1; status != HSC_OK && k < 500; k++) {
-            a.fail_at = a.calls + k;
-            status = what == 0   ? hsc_circuit_run(model, 1, 0, NULL, &c, &err)
-                     : what == 1 ? hsc_composition(model, HSC_COMPOSE_K, 2, scores, &err)
-                                 : hsc_circuit_eigen(model, NULL, eigen, &err);
-            assert_true(status == HSC_OK || status == HSC_ENOMEM);
-            if (status != HSC_OK) assert_int_equal(a.held, held);
-        }
-        assert_int_equal(status, HSC_OK);
-        hsc_circuit_free(&c);
-        assert_int_equal(a.held, held);
-    }
+    failing_alloc_each(&a, circuit_once, NULL);
+    failing_alloc_each(&a, composition_once, NULL);
+    failing_alloc_each(&a, eigen_once, NULL);
     close_tiny();
     failing_alloc_remove();
 }

@@ -63,9 +63,7 @@ static void test_lab(void **state)
                          {.site = HSC_ENC_MLP_OUT, .layer = 1},
                          {.site = HSC_CROSS_PATTERN, .layer = 0, .head = 1, .first = 3, .n = 4}};
     hsc_variant variants[N + 1];
-    make_t5(&m);
-    tiny_save(&m);
-    OK(hsc_model_open(&model, m.dir, NULL, &err));
+    model = open_t5(&m);
     for (int i = 0; i < N; i++) {
         variants[i] = (hsc_variant){&edits[i], 1};
         run_edited(model, &edits[i], want[i]);
@@ -112,9 +110,7 @@ static void test_lens(void **state)
     hsc_error err = {0};
     hsc_lens lens;
     for (int i = 0; i < VOCABULARY; i++) words[i] = i;
-    make_t5(&m);
-    tiny_save(&m);
-    OK(hsc_model_open(&model, m.dir, NULL, &err));
+    model = open_t5(&m);
     run_edited(model, NULL, want);
     hsc_lens_options o = {.words = words, .n_words = VOCABULARY, .source = source, .n_source = N_SOURCE};
     for (o.first_pos = 0; o.first_pos < N_TARGET; o.first_pos += 3) {

@@ -19,11 +19,6 @@ enum { N = 19, WORDS = 2, TOP = 4, STAGES = TINY_LAYERS + 1 };
 static hsc_error err;
 static const hsc_token words[WORDS] = {5, 96};
 
-static void make_ids(hsc_token *ids)
-{
-    for (int i = 0; i < N; i++) ids[i] = (hsc_token)((i * 7 + 3) % TINY_VOCAB);
-}
-
 /* Logits [N][TINY_VOCAB] of one stage, by hsc_forward alone. */
 static void stage_logits(const hsc_model *model, const hsc_token *ids, int stage, float *out)
 {
@@ -101,7 +96,7 @@ static void check_model(bool llama, int first_pos, int threads)
     static float logits[STAGES][N * TINY_VOCAB];
     if (llama) tiny_llama(&m);
     else tiny_gpt2(&m);
-    make_ids(ids);
+    tiny_ids(ids, N);
     assert_int_equal(hsc_model_open(&model, m.dir, NULL, &err), HSC_OK);
     for (int s = 0; s < STAGES; s++) stage_logits(model, ids, s, logits[s]);
     hsc_lens_options o = {.n_threads = threads, .top_k = TOP, .words = words, .n_words = WORDS, .first_pos = first_pos};
@@ -130,7 +125,7 @@ static void test_refused(void **unused)
     hsc_token ids[N], out_of_range = TINY_VOCAB;
     hsc_lens l;
     tiny_gpt2(&m);
-    make_ids(ids);
+    tiny_ids(ids, N);
     assert_int_equal(hsc_model_open(&model, m.dir, NULL, &err), HSC_OK);
     const hsc_lens_options bad[] = {
         {.top_k = HSC_LENS_MAX_TOP + 1}, {.first_pos = N}, {.words = &out_of_range, .n_words = 1}};
@@ -146,29 +141,26 @@ static void test_refused(void **unused)
     tiny_remove(&m);
 }
 
+static hsc_status run_once(void *model)
+{
+    hsc_token ids[N];
+    hsc_lens l;
+    tiny_ids(ids, N);
+    hsc_status status = hsc_lens_run(model, ids, N, NULL, &l, &err);
+    if (status == HSC_OK) hsc_lens_free(&l);
+    return status;
+}
+
 static void test_out_of_memory(void **unused)
 {
     (void)unused;
     tiny_model m;
     hsc_model *model = NULL;
-    hsc_token ids[N];
-    hsc_lens l;
     failing_alloc a;
     tiny_llama(&m);
-    make_ids(ids);
     failing_alloc_install(&a, 0);
     assert_int_equal(hsc_model_open(&model, m.dir, NULL, &err), HSC_OK);
-    long held = a.held;
-    hsc_status status = HSC_ENOMEM;
-    for (long k = 1; status != HSC_OK && k < 300; k++) {
-        a.fail_at = a.calls + k;
-        status = hsc_lens_run(model, ids, N, NULL, &l, &err);
-        assert_true(status == HSC_OK || status == HSC_ENOMEM);
-        if (status != HSC_OK) assert_int_equal(a.held, held);
-    }
-    assert_int_equal(status, HSC_OK);
-    hsc_lens_free(&l);
-    assert_int_equal(a.held, held);
+    failing_alloc_each(&a, run_once, model);
     hsc_model_close(model);
     failing_alloc_remove();
     tiny_remove(&m);

@@ -35,15 +35,12 @@ static void test_same_bits(void **state)
     (void)state;
     tiny_model m;
     hsc_model *model;
-    hsc_error err = {0};
     float want[N_TARGET * VOCABULARY], got[N_TARGET * VOCABULARY];
     const struct {
         int threads, chunk, step;
         bool alone;
     } ways[] = {{2, 0, N_TARGET, false}, {1, 3, N_TARGET, false}, {3, 0, 2, false}, {1, 0, 1, true}, {2, 1, 3, true}};
-    make_t5(&m);
-    tiny_save(&m);
-    OK(hsc_model_open(&model, m.dir, NULL, &err));
+    model = open_t5(&m);
     run(model, &(hsc_session_options){.n_threads = 1, .max_tokens = 64, .max_seqs = 2, .max_source = 64}, false,
         N_TARGET, want);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
@@ -65,9 +62,7 @@ static void test_sites_and_forks(void **state)
     hsc_session *s;
     hsc_view view;
     hsc_error err = {0};
-    make_t5(&m);
-    tiny_save(&m);
-    OK(hsc_model_open(&model, m.dir, NULL, &err));
+    model = open_t5(&m);
     OK(hsc_session_new(&s, model, &(hsc_session_options){.max_tokens = 64, .max_seqs = 3, .max_source = 64}, &err));
     for (int site = 0; site < HSC_N_SITES; site++)
         if (hsc_model_has_site(model, (hsc_site)site))
@@ -145,9 +140,7 @@ static void test_position_bias(void **state)
     hsc_session *s;
     hsc_view view;
     hsc_error err = {0};
-    make_t5(&m);
-    tiny_save(&m);
-    OK(hsc_model_open(&model, m.dir, NULL, &err));
+    model = open_t5(&m);
     OK(hsc_session_new(&s, model, NULL, &err));
     for (size_t i = 0; i < sizeof sites / sizeof *sites; i++)
         OK(hsc_session_record(s, &(hsc_record){sites[i], 1, -1, -1}, &err));
@@ -180,9 +173,7 @@ static void test_refusals(void **state)
     hsc_model *model;
     hsc_session *s;
     hsc_error err = {0};
-    make_t5(&m);
-    tiny_save(&m);
-    OK(hsc_model_open(&model, m.dir, NULL, &err));
+    model = open_t5(&m);
     OK(hsc_session_new(&s, model, &(hsc_session_options){.max_tokens = 8, .max_source = 4}, &err));
     hsc_batch batch = {.ids = target, .n_tokens = 2};
     assert_int_equal(hsc_forward(s, &batch, &err), HSC_EINVAL);

@@ -105,6 +105,16 @@ static hsc_tokenizer *open_file(file *f, hsc__gguf **gguf, hsc_status *status, h
     return t;
 }
 
+/* The tokenizer of a file that is as it should be; free it, and close_file. */
+static hsc_tokenizer *open_good(file *f, hsc__gguf **gguf)
+{
+    hsc_status status;
+    hsc_error err = {0};
+    hsc_tokenizer *t = open_file(f, gguf, &status, &err);
+    if (!t) fail_msg("%s", err.message);
+    return t;
+}
+
 #define T "tokenizer.ggml."
 #define SPACE "\xc4\xa0" /* a blank in the byte alphabet */
 
@@ -131,13 +141,10 @@ static void test_gpt2_kind(void **state)
     (void)state;
     file f;
     hsc__gguf *gguf;
-    hsc_status status;
-    hsc_error err = {0};
     size_t n;
     small_gpt2(&f, "gpt-2");
     add_bool(&f, T "add_bos_token", true);
-    hsc_tokenizer *t = open_file(&f, &gguf, &status, &err);
-    if (!t) fail_msg("%s", err.message);
+    hsc_tokenizer *t = open_good(&f, &gguf);
     check(t, "ab ab<u>b", 0, 6, 3, 1, 5, 1, END); /* what the user of the model added is always matched */
     check(t, "a<s>", HSC_ENCODE_PARSE_SPECIAL | HSC_ENCODE_ADD_SPECIAL, 4, 0, 4, END);
     assert_memory_equal(hsc_token_bytes(t, 3, &n), " a", 2);
@@ -166,12 +173,9 @@ static void test_llama_kind(void **state)
     (void)state;
     file f;
     hsc__gguf *gguf;
-    hsc_status status;
-    hsc_error err = {0};
     size_t n;
     small_llama(&f, NULL);
-    hsc_tokenizer *t = open_file(&f, &gguf, &status, &err);
-    if (!t) fail_msg("%s", err.message);
+    hsc_tokenizer *t = open_good(&f, &gguf);
     check(t, "abc", 0, 8, 7, END);
     check(t, "abc", HSC_ENCODE_ADD_SPECIAL, 1, 8, 7, END);
     check(t, "ab abab", 0, 2, 6, 2, 6, 6, END);
@@ -187,8 +191,7 @@ static void test_llama_kind(void **state)
     small_llama(&f, NULL);
     add_bool(&f, T "add_space_prefix", false);
     add_bool(&f, T "add_bos_token", false);
-    t = open_file(&f, &gguf, &status, &err);
-    if (!t) fail_msg("%s", err.message);
+    t = open_good(&f, &gguf);
     check(t, "abc a", HSC_ENCODE_ADD_SPECIAL, 3, 7, 8, END);
     hsc_tokenizer_free(t);
     close_file(&f, gguf);
@@ -199,12 +202,9 @@ static void test_files_of_the_first_days_name_no_pre_tokenizer(void **state)
     (void)state;
     file f;
     hsc__gguf *gguf;
-    hsc_status status;
-    hsc_error err = {0};
     small_gpt2(&f, NULL);
     add_text(&f, "general.architecture", "gptneox");
-    hsc_tokenizer *t = open_file(&f, &gguf, &status, &err);
-    if (!t) fail_msg("%s", err.message);
+    hsc_tokenizer *t = open_good(&f, &gguf);
     hsc_tokenizer_free(t);
     close_file(&f, gguf);
 }
@@ -215,8 +215,6 @@ static void test_what_a_pre_tokenizer_brings_along(void **state)
     (void)state;
     file f;
     hsc__gguf *gguf;
-    hsc_status status;
-    hsc_error err = {0};
     for (int with_bos = 0; with_bos < 2; with_bos++) {
         begin(&f);
         add_text(&f, T "model", "gpt2");
@@ -224,8 +222,7 @@ static void test_what_a_pre_tokenizer_brings_along(void **state)
         add_texts(&f, T "tokens", "a,b,ab,aab,<s>");
         add_texts(&f, T "merges", "a b");
         if (with_bos) add_u32(&f, T "bos_token_id", 4);
-        hsc_tokenizer *t = open_file(&f, &gguf, &status, &err);
-        if (!t) fail_msg("%s", err.message);
+        hsc_tokenizer *t = open_good(&f, &gguf);
         check(t, "aab", 0, 3, END);
         if (with_bos) check(t, "aab", HSC_ENCODE_ADD_SPECIAL, 4, 3, END);
         else check(t, "aab", HSC_ENCODE_ADD_SPECIAL, 3, END);

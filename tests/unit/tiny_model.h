@@ -27,6 +27,13 @@ static inline float tiny_random(tiny_model *m)
     return (float)(m->state >> 40) / (float)(1 << 23) - 1;
 }
 
+/* Tokens of the vocabulary that all models here have. */
+enum { TINY_VOCAB = 97 };
+static inline void tiny_ids(hsc_token *ids, int n)
+{
+    for (int i = 0; i < n; i++) ids[i] = (hsc_token)((i * 7 + 3) % TINY_VOCAB);
+}
+
 /* Adds a tensor of uniform values of about the given standard deviation around `middle`. */
 static inline void tiny_add(tiny_model *m, const char *name, int rows, int columns, float deviation, float middle)
 {
@@ -80,7 +87,7 @@ static inline void tiny_remove(tiny_model *m)
     m->n = 0;
 }
 
-enum { TINY_VOCAB = 97, TINY_CTX = 80, TINY_LAYERS = 3 };
+enum { TINY_CTX = 80, TINY_LAYERS = 3 };
 
 /* GPT-2: 3 heads of 16, 3 layers, feed-forward 4 x 48, under the prefix "transformer.". */
 static inline void tiny_gpt2_add(tiny_model *m)

@@ -52,7 +52,7 @@ static void add_side(tiny_model *m, const char *side, int ff)
     tiny_add(m, name, 8, HEADS, 0.5f, 0);
 }
 
-/* A small T5 in a folder; the caller saves it. */
+/* A small T5 in a folder; tiny_save writes it. */
 static void make_t5(tiny_model *m)
 {
     *m = (tiny_model){.state = 11};
@@ -61,6 +61,17 @@ static void make_t5(tiny_model *m)
     tiny_add(m, "shared.weight", VOCABULARY, D, 1, 0);
     add_side(m, "encoder", 1);
     add_side(m, "decoder", 2);
+}
+
+/* The same, written and opened. */
+static inline hsc_model *open_t5(tiny_model *m)
+{
+    hsc_model *model;
+    hsc_error err = {0};
+    make_t5(m);
+    tiny_save(m);
+    if (hsc_model_open(&model, m->dir, NULL, &err) != HSC_OK) fail_msg("%s", err.message);
+    return model;
 }
 
 #endif
