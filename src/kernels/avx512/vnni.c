@@ -1,7 +1,6 @@
 /*
- * The q8 compute kind with AVX-512's 8-bit dot product (VPDPBUSD): four products a lane and instruction. A group of a
- * panel is bytes [8][NR][4] (four values of k side by side, outputs in lanes), then scales [halves][NR] and minima
- * [halves][NR]. Integer sums are exact, so only the order of the float sums over groups matters.
+ * The q8 compute kind with AVX-512's 8-bit dot product (VPDPBUSD): four products a lane and instruction. Integer sums
+ * are exact, so only the order of the float sums over groups matters.
  */
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512vnni"))), apply_to = function)
@@ -12,8 +11,9 @@
 
 #include "kernels/avx512/q8_types.h"
 #include "kernels/simd/ending.h"
+#include "kernels/simd/q8_panel.h"
 
-enum { STEPS = GROUP / 4, ROWS = 6 /* 12 integer and 12 float accumulators */ };
+enum { ROWS = 6 /* 12 integer and 12 float accumulators */ };
 
 void hsc__avx512_quantise_x(const float *x, int64_t n, int8_t *q, hsc__x8_group *group)
 {
@@ -31,22 +31,6 @@ void hsc__avx512_quantise_x(const float *x, int64_t n, int8_t *q, hsc__x8_group 
         _mm_storeu_si128((void *)q, _mm512_cvtepi32_epi8(i));
         _mm_storeu_si128((void *)(q + VL), _mm512_cvtepi32_epi8(j));
     }
-}
-
-/* Where the parts of a group of a panel lie. */
-INLINE char *codes_at(char *group, int step)
-{
-    return group + (size_t)step * NR * 4;
-}
-
-INLINE float *scales_at(char *group, int half)
-{
-    return (float *)(void *)group + (STEPS + half) * NR;
-}
-
-INLINE float *minima_at(char *group, int half)
-{
-    return (float *)(void *)group + (STEPS + 2 + half) * NR;
 }
 
 /* Half of the codes of a quad of VL rows, turned round; they become steps `step` and on of n_groups groups. */

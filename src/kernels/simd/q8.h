@@ -1,16 +1,16 @@
 /*
- * The q8 compute kind by panels, for AVX2 and NEON. A group of a panel is bytes [8][NR][4] (four values of k side by
- * side, outputs in lanes), then scales [halves][NR] and minima [halves][NR]. Integer sums are exact, so only the order
- * of the float sums over groups matters.
+ * The q8 compute kind by panels, for AVX2 and NEON. Integer sums are exact, so only the order of the float sums over
+ * groups matters.
  */
 #ifndef HSC_KERNELS_SIMD_Q8_H
 #define HSC_KERNELS_SIMD_Q8_H
 
 #include "kernels/simd/ending.h"
 #include "kernels/simd/fetch.h"
+#include "kernels/simd/q8_panel.h"
 #include "kernels/simd/q8_types.h"
 
-enum { STEPS = GROUP / 4, Q8_ROWS = 4, VECTORS = GROUP / VL };
+enum { Q8_ROWS = 4, VECTORS = GROUP / VL };
 
 void KERNEL(quantise_x)(const float *x, int64_t n, int8_t *q, hsc__x8_group *group)
 {
@@ -37,22 +37,6 @@ void KERNEL(quantise_x)(const float *x, int64_t n, int8_t *q, hsc__x8_group *gro
         group->total = vi_sum(vi_add(sum[0], sum[1]));
         group->sum = group->d * (float)group->total;
     }
-}
-
-/* Where the parts of a group of a panel lie. */
-INLINE char *codes_at(char *group, int step)
-{
-    return group + (size_t)step * NR * 4;
-}
-
-INLINE float *scales_at(char *group, int half)
-{
-    return (float *)(void *)group + (STEPS + half) * NR;
-}
-
-INLINE float *minima_at(char *group, int half)
-{
-    return (float *)(void *)group + (STEPS + 2 + half) * NR;
 }
 
 /* One group of VL rows into the columns of the panel from `group` on: words of four codes, turned round. */
