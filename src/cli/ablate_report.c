@@ -193,7 +193,7 @@ static hsc_status fill_map(const hsc__ablate *j, double *values, hsc__label *row
     n_cols = (int)j->n_targets / n_rows;
     hsc__string_printf(&title, "%s: %seach %s %s", j->opened.name, sides[j->side], columns[sweep],
                        j->options->how == HSC__ABLATE_ZERO ? "zeroed" : "ablated");
-    hsc__effect_map map = {.title = title.data,
+    hsc__effect_map map = {.title = title,
                            .x_title = columns[sweep],
                            .y_title = "layer",
                            .value_title = j->metric.kind == HSC__METRIC_LOSS ? "effect, nats" : "effect, logits",
@@ -203,10 +203,7 @@ static hsc_status fill_map(const hsc__ablate *j, double *values, hsc__label *row
                            .row_labels = rows,
                            .col_labels = n_cols == 1 ? &only : NULL,
                            .col_letter = sweep == HSC__SWEEP_NEURONS ? 'N' : 'H'};
-    hsc_status status =
-        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
-    hsc__string_free(&title);
-    return status;
+    return hsc__effect_map_show(&map, path, out, err);
 }
 
 static hsc_status show_map(const hsc__ablate *j, const char *path, hsc__string *out, hsc_error *err)

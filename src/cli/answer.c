@@ -173,11 +173,16 @@ double hsc__metric_value(const hsc__metric *metric, const hsc__item *item, const
 
 /* -------------------------------------------------------------------------------------------------------- map ---- */
 
-static bool letter_labels(hsc__arena *arena, hsc__label *labels, int n, char letter)
+/* "L0", "L1" and so on, between the names of both ends where there are such. */
+static bool letter_labels(hsc__arena *arena, hsc__label *labels, int n, char letter, const char *before,
+                          const char *const after[2])
 {
+    int n_before = before != NULL, n_after = (after[0] != NULL) + (after[1] != NULL);
     for (int i = 0; i < n; i++) {
-        char name[16];
-        labels[i].n = (size_t)snprintf(name, sizeof name, "%c%d", letter, i);
+        char numbered[16];
+        snprintf(numbered, sizeof numbered, "%c%d", letter, i - n_before);
+        const char *name = i < n_before ? before : i >= n - n_after ? after[i - (n - n_after)] : numbered;
+        labels[i].n = strlen(name);
         labels[i].bytes = hsc__arena_strndup(arena, name, labels[i].n);
         if (!labels[i].bytes) return false;
     }
@@ -198,22 +203,24 @@ static hsc_status show(const hsc__heatmap *map, const char *path, hsc__string *o
     return status;
 }
 
-hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hsc__string *out, hsc_error *err)
+hsc_status hsc__effect_map_show(hsc__effect_map *map, const char *path, hsc__string *out, hsc_error *err)
 {
+    static const char *const none[2];
     size_t rows = (size_t)map->n_rows, cols = (size_t)map->n_cols;
     hsc__arena arena = {0};
     float *values = hsc__calloc(rows * cols, sizeof *values);
     hsc__label *names = hsc__calloc(rows + cols, sizeof *names);
     hsc_status status = hsc__fail_memory(err, rows * cols * sizeof *values, "a map");
-    if (values && names && letter_labels(&arena, names, map->n_rows, map->row_letter) &&
-        letter_labels(&arena, names + rows, map->n_cols, map->col_letter)) {
+    if (values && names && !map->title.failed &&
+        letter_labels(&arena, names, map->n_rows, map->row_letter, map->row_before, none) &&
+        letter_labels(&arena, names + rows, map->n_cols, map->col_letter, NULL, map->col_after)) {
         hsc__error_clear(err);
         bool below = false;
         for (size_t i = 0; i < rows * cols; i++) {
             values[i] = (float)map->values[i];
             below |= map->values[i] < 0;
         }
-        hsc__heatmap heatmap = {.title = map->title,
+        hsc__heatmap heatmap = {.title = map->title.data,
                                 .x_title = map->x_title,
                                 .y_title = map->y_title,
                                 .value_title = map->value_title,
@@ -229,6 +236,7 @@ hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hs
                                 .blank_title = map->blank_title};
         status = show(&heatmap, path, out, err);
     }
+    hsc__string_free(&map->title);
     hsc__free(values);
     hsc__free(names);
     hsc__arena_free(&arena);

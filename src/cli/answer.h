@@ -146,16 +146,19 @@ hsc_status hsc__items_cluster_means(const hsc__items *items, const double *value
                                     int *n_clusters, hsc_error *err);
 
 /* A map of numbers: rows down, columns across; red below 0 and blue above where any is below; NaN is left blank. Labels
- * are "L0", "H0", or the given ones. To a picture when path is not NULL, else appended for the terminal. */
+ * are the given ones, or "L0", "H0" and so on, with a name before those of the rows or up to two behind those of the
+ * columns. To a picture when path is not NULL, else appended for the terminal. Frees the title. */
 typedef struct hsc__effect_map {
-    const char *title, *x_title, *y_title, *value_title;
+    hsc__string title;
+    const char *x_title, *y_title, *value_title;
     int n_rows, n_cols;
-    const double *values;        /* [n_rows][n_cols] */
-    char row_letter, col_letter; /* used where there are no labels */
-    const hsc__label *row_labels, *col_labels;
+    const double *values;                      /* [n_rows][n_cols] */
+    const hsc__label *row_labels, *col_labels; /* NULL: letters */
+    char row_letter, col_letter;
+    const char *row_before, *col_after[2];
     bool causal;             /* what lies beyond the diagonal is left blank */
     const char *blank_title; /* what a NaN stands for */
 } hsc__effect_map;
-hsc_status hsc__effect_map_show(const hsc__effect_map *map, const char *path, hsc__string *out, hsc_error *err);
+hsc_status hsc__effect_map_show(hsc__effect_map *map, const char *path, hsc__string *out, hsc_error *err);
 
 #endif

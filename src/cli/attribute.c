@@ -277,33 +277,19 @@ static void add_sums(const job *j, hsc__string *out)
 static hsc_status show_map(const void *user, const char *path, hsc__string *out, hsc_error *err)
 {
     const job *j = user;
-    int n_heads = j->first.n_heads, n_cols = n_heads + 2;
-    hsc__label *labels = hsc__calloc((size_t)n_cols, sizeof *labels);
-    char(*names)[16] = hsc__calloc((size_t)n_cols, sizeof *names);
     hsc__string title = {0};
-    hsc_status status = hsc__fail_memory(err, (size_t)n_cols * sizeof *labels, "a map");
     hsc__string_printf(&title, "%s: parts of a logit", j->r.opened.name);
-    if (labels && names && !title.failed) {
-        for (int i = 0; i < n_cols; i++) {
-            snprintf(names[i], sizeof names[i], i < n_heads ? "H%d" : i == n_heads ? "bias" : "MLP", i);
-            labels[i] = (hsc__label){names[i], strlen(names[i])};
-        }
-        hsc__effect_map map = {.title = title.data,
-                               .x_title = "head, bias, MLP",
-                               .y_title = "layer",
-                               .value_title = "part, logits",
-                               .n_rows = j->first.n_layers,
-                               .n_cols = n_cols,
-                               .values = j->means + 2,
-                               .row_letter = 'L',
-                               .col_letter = 'H',
-                               .col_labels = labels};
-        status = hsc__effect_map_show(&map, path, out, err);
-    }
-    hsc__string_free(&title);
-    hsc__free(labels);
-    hsc__free(names);
-    return status;
+    hsc__effect_map map = {.title = title,
+                           .x_title = "head, bias, MLP",
+                           .y_title = "layer",
+                           .value_title = "part, logits",
+                           .n_rows = j->first.n_layers,
+                           .n_cols = j->first.n_heads + 2,
+                           .values = j->means + 2,
+                           .row_letter = 'L',
+                           .col_letter = 'H',
+                           .col_after = {"bias", "MLP"}};
+    return hsc__effect_map_show(&map, path, out, err);
 }
 
 /* The metric and where it is asked for. */

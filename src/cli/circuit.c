@@ -441,7 +441,7 @@ static hsc_status show_scores(const job *j, const char *path, hsc__string *out, 
     const hsc_config *c = j->opened.config;
     hsc__string title = {0};
     hsc__string_printf(&title, "%s: %s copying score", j->opened.name, j->v->eigen ? "eigenvalue" : "names,");
-    hsc__effect_map map = {.title = title.data,
+    hsc__effect_map map = {.title = title,
                            .x_title = "head",
                            .y_title = "layer",
                            .value_title = j->v->eigen ? "sum of eigenvalues / of their sizes" : "share of names copied",
@@ -451,10 +451,7 @@ static hsc_status show_scores(const job *j, const char *path, hsc__string *out, 
                            .row_letter = 'L',
                            .col_letter = 'H',
                            .blank_title = j->v->eigen ? "none" : "layer 1 has none"};
-    hsc_status status =
-        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
-    hsc__string_free(&title);
-    return status;
+    return hsc__effect_map_show(&map, path, out, err);
 }
 
 /* The heads with the largest score times sign, those with none left out. */

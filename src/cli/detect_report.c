@@ -273,10 +273,8 @@ static json_t *json_head(const hsc__detect *detect, int h)
     snprintf(name, sizeof name, "L%dH%d", layer, head);
     json_t *object = json_pack("{s:i, s:i, s:s}", "layer", layer, "head", head, "name", name);
     json_object_set_new(object, "scores", json_scores(detect, h));
-    json_t *profile = json_array();
-    for (int b = 0; b < HSC_DETECT_BINS; b++)
-        json_array_append_new(profile, hsc__json_number(detect->profile[(size_t)h * HSC_DETECT_BINS + (size_t)b]));
-    json_object_set_new(object, "distance", profile);
+    const double *profile = detect->profile + (size_t)h * HSC_DETECT_BINS;
+    json_object_set_new(object, "distance", hsc__json_numbers(profile, HSC_DETECT_BINS));
     return object;
 }
 

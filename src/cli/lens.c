@@ -214,48 +214,31 @@ static double map_value(const job *j, size_t at)
     }
 }
 
-static hsc_status fill_map(const job *j, hsc__label *labels, char (*names)[16], double *cells, const char *path,
-                           hsc__string *out, hsc_error *err)
+static hsc_status show_map(const job *j, const char *path, hsc__string *out, hsc_error *err)
 {
     static const char *const units[] = {"probability of the word that the model ends with", "KL, nats", "loss, nats",
                                         "probability of the word"};
     const hsc_lens *l = &j->lens;
+    size_t n = (size_t)l->n_stages * (size_t)l->n_pos;
     hsc__string title = {0};
-    for (int s = 0; s < l->n_stages; s++) {
-        snprintf(names[s], sizeof names[s], s ? "L%d" : "embed", s - 1);
-        labels[s] = (hsc__label){names[s], strlen(names[s])};
-        for (int i = 0; i < l->n_pos; i++)
-            cells[s * l->n_pos + i] = map_value(j, (size_t)s * (size_t)l->n_pos + (size_t)i);
-    }
+    double *cells = hsc__calloc(n, sizeof *cells);
+    if (!cells) return hsc__fail_memory(err, n * sizeof *cells, "a map");
+    for (size_t i = 0; i < n; i++) cells[i] = map_value(j, i);
     hsc__string_printf(&title, "%s: logit lens", j->r.opened.name);
     if (j->v->by == BY_WORD) hsc__string_printf(&title, ", %s", j->v->words.list[0]);
-    hsc__effect_map map = {.title = title.data,
+    hsc__effect_map map = {.title = title,
                            .x_title = "position",
                            .y_title = "after layer",
                            .value_title = units[j->v->by],
                            .n_rows = l->n_stages,
                            .n_cols = l->n_pos,
                            .values = cells,
-                           .row_labels = labels,
+                           .row_letter = 'L',
+                           .row_before = "embed",
                            .col_labels = j->r.tokens.texts,
                            .blank_title = "no token follows"};
-    hsc_status status =
-        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
-    hsc__string_free(&title);
-    return status;
-}
-
-static hsc_status show_map(const job *j, const char *path, hsc__string *out, hsc_error *err)
-{
-    size_t n = (size_t)j->lens.n_stages, cells = n * (size_t)j->lens.n_pos;
-    hsc__label *labels = hsc__calloc(n, sizeof *labels);
-    char(*names)[16] = hsc__calloc(n, sizeof *names);
-    double *numbers = hsc__calloc(cells, sizeof *numbers);
-    hsc_status status = hsc__fail_memory(err, cells * sizeof *numbers, "a map");
-    if (labels && names && numbers) status = fill_map(j, labels, names, numbers, path, out, err);
-    hsc__free(labels);
-    hsc__free(names);
-    hsc__free(numbers);
+    hsc_status status = hsc__effect_map_show(&map, path, out, err);
+    hsc__free(cells);
     return status;
 }
 

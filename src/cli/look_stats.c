@@ -231,13 +231,12 @@ void hsc__look_stats_csv(const hsc__look *look, hsc__string *out)
 static json_t *head_json(const hsc__look *look, int layer, int head)
 {
     const hsc__look_stats *s = stats_of(look, layer, head);
-    json_t *object = hsc__look_json_head(layer, head), *distance = json_array();
-    for (int b = 0; b < look->n_bins; b++) json_array_append_new(distance, hsc__json_number(s->distance[b]));
+    json_t *object = hsc__look_json_head(layer, head);
     json_object_set_new(object, "entropy", hsc__json_number(s->entropy));
     json_object_set_new(object, "first", hsc__json_number(s->first));
     json_object_set_new(object, "self", hsc__json_number(s->self));
     json_object_set_new(object, "previous", hsc__json_number(s->prev));
-    json_object_set_new(object, "distance", distance);
+    json_object_set_new(object, "distance", hsc__json_numbers(s->distance, (size_t)look->n_bins));
     json_object_set_new(object, "most_received", hsc__json_weight(&look->first.tokens, s->most, s->received));
     return object;
 }

@@ -143,7 +143,7 @@ static hsc_status show_map(const carrying *c, const char *path, hsc__string *out
 {
     hsc__string title = {0};
     hsc__string_printf(&title, "%s: what each head carries (indirect effect)", c->j->opened.name);
-    hsc__effect_map map = {.title = title.data,
+    hsc__effect_map map = {.title = title,
                            .x_title = "head",
                            .y_title = "layer",
                            .value_title = "indirect effect, logits",
@@ -152,10 +152,7 @@ static hsc_status show_map(const carrying *c, const char *path, hsc__string *out
                            .values = c->means + FIRST,
                            .row_letter = 'L',
                            .col_letter = 'H'};
-    hsc_status status =
-        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
-    hsc__string_free(&title);
-    return status;
+    return hsc__effect_map_show(&map, path, out, err);
 }
 
 static void name_head(const void *user, int head, hsc__string *out)

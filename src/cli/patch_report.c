@@ -98,7 +98,7 @@ static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *o
         else hsc__string_printf(&title, "%s patched", hsc_site_name(j->site));
         hsc__string_text(&title, j->options->noise ? ", corrupted into clean" : ", clean into corrupted");
     }
-    hsc__effect_map map = {.title = title.data,
+    hsc__effect_map map = {.title = title,
                            .x_title = titles[j->cols],
                            .y_title = "layer",
                            .value_title = j->mode == HSC__PATCH_CUTS ? "effect, logits" : "share of the difference",
@@ -111,10 +111,7 @@ static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *o
                            .col_labels = j->cols == HSC__COLS_POSITIONS ? j->tokens.texts
                                          : j->cols == HSC__COLS_LAYER   ? &all
                                                                         : NULL};
-    hsc_status status =
-        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
-    hsc__string_free(&title);
-    return status;
+    return hsc__effect_map_show(&map, path, out, err);
 }
 
 static void add_cell(const hsc__patch *j, hsc__string *out, int i)
@@ -243,10 +240,7 @@ int hsc__patch_print_json(const hsc__patch *j)
     hsc_error err = {0};
     json_t *rows = json_array();
     for (int layer = 0; layer < j->n_layers; layer++) {
-        json_t *row = json_array();
-        for (int col = 0; col < j->n_cols; col++)
-            json_array_append_new(row, hsc__json_number(j->cells[layer * j->n_cols + col]));
-        json_array_append_new(rows, row);
+        json_array_append_new(rows, hsc__json_numbers(j->cells + layer * j->n_cols, (size_t)j->n_cols));
     }
     json_t *root = json_pack("{s:o,s:s}", "model", hsc__json_model(&j->opened), "compute",
                              hsc_compute_name((hsc_compute)j->options->compute));

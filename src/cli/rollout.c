@@ -95,7 +95,7 @@ static hsc_status show_map(const void *user, const char *path, hsc__string *out,
     if (!cells) return hsc__fail_memory(err, n * n * sizeof *cells, "a map");
     for (size_t i = 0; i < n * n; i++) cells[i] = (double)last_rollout(j)[i];
     hsc__string_printf(&title, "%s: attention rollout", j->r.opened.name);
-    hsc__effect_map map = {.title = title.data,
+    hsc__effect_map map = {.title = title,
                            .x_title = "input token",
                            .y_title = "token after all layers",
                            .value_title = "share",
@@ -105,9 +105,7 @@ static hsc_status show_map(const void *user, const char *path, hsc__string *out,
                            .row_labels = j->r.tokens.texts,
                            .col_labels = j->r.tokens.texts,
                            .causal = j->r.opened.config->causal != 0};
-    hsc_status status =
-        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
-    hsc__string_free(&title);
+    hsc_status status = hsc__effect_map_show(&map, path, out, err);
     hsc__free(cells);
     return status;
 }

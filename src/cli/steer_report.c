@@ -68,7 +68,7 @@ static hsc_status draw_map(const hsc__steer *s, hsc__label *labels, char (*names
     }
     for (int i = 0; i < s->n_layers * s->n_doses; i++) cells[i] = s->points[i].effect;
     hsc__string_printf(&title, "%s: steered at %s", s->opened.name, hsc_site_name(s->site));
-    hsc__effect_map map = {.title = title.data,
+    hsc__effect_map map = {.title = title,
                            .x_title = "dose",
                            .y_title = "layer",
                            .value_title = s->metric.kind == HSC__METRIC_LOSS ? "effect, nats" : "effect, logits",
@@ -77,10 +77,7 @@ static hsc_status draw_map(const hsc__steer *s, hsc__label *labels, char (*names
                            .values = cells,
                            .row_labels = labels,
                            .col_labels = labels + s->n_layers};
-    hsc_status status =
-        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
-    hsc__string_free(&title);
-    return status;
+    return hsc__effect_map_show(&map, path, out, err);
 }
 
 static hsc_status show_map(const hsc__steer *s, const char *path, hsc__string *out, hsc_error *err)

@@ -140,7 +140,7 @@ static hsc_status show_map(const void *user, const char *path, hsc__string *out,
     for (size_t i = 0; i < n * n; i++) cells[i] = (double)j->pattern[i] * (double)sizes[i % n];
     hsc__string_printf(&title, "%s: ", j->r.opened.name);
     hsc__add_head_name(&title, j->v->head.layer, j->v->head.head);
-    hsc__effect_map map = {.title = title.data,
+    hsc__effect_map map = {.title = title,
                            .x_title = "moves from",
                            .y_title = "token",
                            .value_title = j->v->norm ? "weight x |v|" : "weight x |v W_O|",
@@ -150,9 +150,7 @@ static hsc_status show_map(const void *user, const char *path, hsc__string *out,
                            .row_labels = j->r.tokens.texts,
                            .col_labels = j->r.tokens.texts,
                            .causal = j->r.opened.config->causal != 0};
-    hsc_status status =
-        title.failed ? hsc__fail_memory(err, 64, "a title") : hsc__effect_map_show(&map, path, out, err);
-    hsc__string_free(&title);
+    hsc_status status = hsc__effect_map_show(&map, path, out, err);
     hsc__free(cells);
     return status;
 }
