@@ -1,5 +1,6 @@
 /* The lab on an encoder-decoder: variants of either stack and of cross-attention are what passes with the same changes
- * give, to the last bit, in any order and however many run together. */
+ * give, to the last bit, in any order and however many run together. Which texts an export reads. */
+#include "failing_alloc.h"
 #include "headscope/analysis.h"
 #include "headscope/intervene.h"
 #include "tiny_t5.h"
@@ -129,8 +130,73 @@ static void test_lens(void **state)
     tiny_remove(&m);
 }
 
+/* Two texts; what is left out of the second is what the test wants left out. */
+typedef struct {
+    bool no_source, no_text;
+} corpus;
+
+static hsc_status next_text(void *user, int64_t index, hsc_corpus_text *out, int *is_end, hsc_error *err)
+{
+    const corpus *c = user;
+    (void)err;
+    *is_end = index == 2;
+    *out = (hsc_corpus_text){target, N_TARGET, (int32_t)index, source, N_SOURCE};
+    if (index == 1 && c->no_source) out->n_source = 0;
+    if (index == 1 && c->no_text) *out = (hsc_corpus_text){.label = 1, .source = source, .n_source = 5};
+    return HSC_OK;
+}
+
+typedef struct {
+    const hsc_model *model;
+    char path[128];
+    hsc_export_options o;
+} export_of;
+
+static hsc_status export_once(void *user)
+{
+    const export_of *e = user;
+    return hsc_export(e->model, e->path, &e->o, NULL, NULL);
+}
+
+/* A text is read for the sites that are its own alone, its source always; memory may run out anywhere. */
+static void test_export(void **state)
+{
+    (void)state;
+    tiny_model m;
+    hsc_error err = {0};
+    hsc_export_counts counts;
+    corpus whole = {0}, sources = {.no_text = true}, torn = {.no_source = true};
+    failing_alloc a;
+    failing_alloc_install(&a, 0);
+    hsc_model *model = open_t5(&m);
+    export_of e = {.model = model, .o = {.layer = -1, .next = next_text}};
+    snprintf(e.path, sizeof e.path, "%s/out.npz", m.dir);
+    const struct {
+        hsc_site site;
+        corpus *corpus;
+        hsc_status status;
+        int n_rows;
+    } cases[] = {{HSC_ENC_Z, &sources, HSC_OK, N_SOURCE + 5}, {HSC_CROSS_K, &whole, HSC_OK, 2 * N_SOURCE},
+                 {HSC_CROSS_Z, &whole, HSC_OK, 2 * N_TARGET}, {HSC_CROSS_PATTERN, &whole, HSC_OK, 2 * N_TARGET},
+                 {HSC_CROSS_Z, &sources, HSC_EINVAL, 0},      {HSC_ENC_Z, &torn, HSC_EINVAL, 0},
+                 {HSC_CROSS_PATTERN, &torn, HSC_EINVAL, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        e.o.site = cases[i].site;
+        e.o.user = cases[i].corpus;
+        assert_int_equal(hsc_export(model, e.path, &e.o, &counts, &err), cases[i].status);
+        if (cases[i].status == HSC_OK) assert_int_equal(counts.n_rows, cases[i].n_rows);
+        if (cases[i].status == HSC_OK) failing_alloc_each(&a, export_once, &e);
+    }
+    unlink(e.path);
+    hsc_model_close(model);
+    assert_int_equal(a.held, 0);
+    failing_alloc_remove();
+    tiny_remove(&m);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lab), cmocka_unit_test(test_lens)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lab), cmocka_unit_test(test_lens),
+                                       cmocka_unit_test(test_export)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

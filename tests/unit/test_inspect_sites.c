@@ -1,5 +1,5 @@
 /* hsc_site_row is what a pass records of every site: in both stacks of an encoder-decoder, and where an output matrix
- * reads fewer numbers than a layer writes. */
+ * reads fewer numbers than a layer writes. The kinds of sites are what their shapes say. */
 #include "headscope/analysis.h"
 #include "headscope/intervene.h"
 #include "tiny_model.h"
@@ -129,6 +129,25 @@ static void test_narrow_head(void **state)
     compare(&m, false);
 }
 
+/* What is said of a site by its kind is what its shape says. */
+static void test_kinds(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HSC_N_SITES; i++) {
+        hsc_site site = (hsc_site)i;
+        const char *shape = hsc_site_shape(site);
+        hsc_heads heads = strstr(shape, "n_kv_heads") ? HSC_KV_HEADS
+                          : strstr(shape, "n_heads")  ? HSC_QUERY_HEADS
+                                                      : HSC_NO_HEADS;
+        bool map = strncmp(shape, "[n_heads]", 9) == 0, of_source = strncmp(shape, "[n_source]", 10) == 0;
+        if (map) of_source = strncmp(shape + 9, "[n_source]", 10) == 0;
+        if (hsc_site_heads(site) != heads || !hsc_site_is_map(site) != !map ||
+            !hsc_site_is_of_source(site) != !of_source)
+            fail_msg("%s: %s", hsc_site_name(site), shape);
+    }
+    assert_int_equal(hsc_site_heads(HSC_N_SITES), HSC_NO_HEADS);
+}
+
 static hsc_status one_text(void *user, int64_t index, hsc_corpus_text *out, int *is_end, hsc_error *err)
 {
     (void)err;
@@ -175,6 +194,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_stacks),
         cmocka_unit_test(test_narrow_head),
+        cmocka_unit_test(test_kinds),
         cmocka_unit_test(test_export),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
