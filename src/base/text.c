@@ -121,7 +121,10 @@ static size_t length_of(const char *format, size_t n, va_list args)
     memcpy(beginning, format, n);
     beginning[n] = '\0';
     va_copy(again, args);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* a part of a format that was checked as a whole */
     int length = hsc__format(NULL, 0, beginning, again);
+#pragma GCC diagnostic pop
     va_end(again);
     return length > 0 ? (size_t)length : 0;
 }

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -339,22 +340,100 @@ static void test_out_of_memory(void **unused)
     free(ioi);
 }
 
+/* ------------------------------------------------------------------------------------------------------ pieces ---- */
+
+/* Gives a text in pieces of `most` bytes; at byte `fails` it cannot go on. */
+typedef struct trickle {
+    const char *text;
+    size_t n, at, most, fails;
+} trickle;
+
+static hsc_status read_trickle(void *user, char *out, size_t n, size_t *n_read, hsc_error *err)
+{
+    trickle *t = user;
+    size_t left = t->n - t->at;
+    if (t->at >= t->fails) {
+        snprintf(err->message, sizeof err->message, "the line is cut");
+        return HSC_EIO;
+    }
+    *n_read = left < n ? left : n;
+    if (*n_read > t->most) *n_read = t->most;
+    memcpy(out, t->text + t->at, *n_read);
+    t->at += *n_read;
+    return HSC_OK;
+}
+
+/* Pieces of any size are the file; a failure of the source is told as it is. */
+static void test_pieces(void **unused)
+{
+    (void)unused;
+    static const char text[] = "\xef\xbb\xbf# first\r\n\r\n[a:x] [b:y] {u|v}\r\n#\n\n[a:long] [b:er] {u|v}";
+    for (size_t most = 1; most <= sizeof text; most++) {
+        trickle t = {.text = text, .n = sizeof text - 1, .most = most, .fails = SIZE_MAX};
+        hsc_pairs *pairs;
+        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_source){read_trickle, &t}, NULL, NULL), HSC_OK);
+        assert_int_equal(hsc_pairs_count(pairs), 2);
+        assert_string_equal(hsc_pairs_get(pairs, 0)->id, "000003");
+        assert_string_equal(hsc_pairs_get(pairs, 0)->wording[1].text, "x y v");
+        assert_string_equal(hsc_pairs_get(pairs, 1)->wording[0].text, "long er u");
+        assert_int_equal(hsc_pairs_get(pairs, 1)->wording[0].line, 6);
+        hsc_pairs_free(pairs);
+        hsc_error err = {0};
+        trickle cut = {.text = text, .n = sizeof text - 1, .most = most, .fails = 30};
+        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_source){read_trickle, &cut}, NULL, &err), HSC_EIO);
+        assert_string_equal(err.message, "the line is cut");
+        assert_null(pairs);
+    }
+}
+
+static hsc_status read_zeros(void *user, char *out, size_t n, size_t *n_read, hsc_error *err)
+{
+    (void)user;
+    (void)err;
+    memset(out, 0, n);
+    *n_read = n;
+    return HSC_OK;
+}
+
+static void test_endless_line(void **unused)
+{
+    (void)unused;
+    hsc_pairs *pairs;
+    hsc_error err = {0};
+    assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_source){read_zeros, NULL}, NULL, &err), HSC_EFORMAT);
+    assert_non_null(strstr(err.message, "f: line 1 has more than 67108864 bytes"));
+}
+
+/* Ids of marked text are line numbers of six digits: behind line 999,999 their order is not the file's any more. */
+static void test_a_million_lines(void **unused)
+{
+    (void)unused;
+    enum { N = 1000002 };
+    char *text = malloc(N + 128), *at = text;
+    at += snprintf(at, 32, "[a:x] [b:y] {p|q}\n");
+    for (int i = 2; i < N - 3; i++) *at++ = '\n';
+    for (int i = 0; i < 4; i++) at += snprintf(at, 32, "[a:x] [b:y] {u|v}\n");
+    hsc_pairs *pairs;
+    assert_int_equal(hsc_pairs_parse(&pairs, "f", text, (size_t)(at - text), NULL, NULL), HSC_OK);
+    assert_int_equal(hsc_pairs_count(pairs), 5);
+    for (int i = 1; i < 5; i++) assert_true(strcmp(hsc_pairs_get(pairs, i - 1)->id, hsc_pairs_get(pairs, i)->id) < 0);
+    assert_int_equal(hsc_pairs_get(pairs, 1)->wording[0].line, 1000000);
+    assert_int_equal(hsc_pairs_get(pairs, 4)->wording[0].line, 999999);
+    hsc_pairs_free(pairs);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_marked),
-        cmocka_unit_test(test_marked_skipped),
-        cmocka_unit_test(test_twins),
-        cmocka_unit_test(test_twins_skipped),
-        cmocka_unit_test(test_jsonl_refused),
-        cmocka_unit_test(test_cluster_field),
-        cmocka_unit_test(test_cut_character),
-        cmocka_unit_test(test_byte_order_mark),
-        cmocka_unit_test(test_zero_byte),
-        cmocka_unit_test(test_repeated_ids),
-        cmocka_unit_test(test_data),
-        cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_winogender_clusters),
+        cmocka_unit_test(test_pieces),          cmocka_unit_test(test_endless_line),
+        cmocka_unit_test(test_a_million_lines), cmocka_unit_test(test_marked),
+        cmocka_unit_test(test_marked_skipped),  cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_twins_skipped),   cmocka_unit_test(test_jsonl_refused),
+        cmocka_unit_test(test_cluster_field),   cmocka_unit_test(test_cut_character),
+        cmocka_unit_test(test_byte_order_mark), cmocka_unit_test(test_zero_byte),
+        cmocka_unit_test(test_repeated_ids),    cmocka_unit_test(test_data),
+        cmocka_unit_test(test_out_of_memory),   cmocka_unit_test(test_winogender_clusters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
