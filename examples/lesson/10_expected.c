@@ -56,8 +56,8 @@ int main(int argc, char **argv)
         draws[step] = (double)n;
         off[step] = fabs(mean[0] - out[0]);
         bar[step] = error[0];
-        printf("mean of %6ld drawn values: %.3f +- %.3f, %.3f +- %.3f   within 3 errors: %s\n", n, mean[0], error[0],
-               mean[1], error[1], lesson_truth(within));
+        printf("mean of %6ld draws: %.3f +- %.3f, %.3f +- %.3f   within 3 errors: %s\n", n, mean[0], error[0], mean[1],
+               error[1], lesson_truth(within));
     }
     printf("the error shrinks as draws^%.2f\n", lesson_exponent(draws, bar, STEPS));
     lesson_panel panel = {.x_title = "draws",

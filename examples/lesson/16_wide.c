@@ -63,7 +63,7 @@ static void compare(const hsc_config *c, const lesson_patterns look[2])
     int it = lesson_find(look, "it"), last = lesson_find(look, "tired"), wide = lesson_find(&look[1], "wide");
     int animal = lesson_find(look, "animal"), street = lesson_find(look, "street"), n = look->n;
     float change = 0;
-    printf("\n%s, %s: ", c->name, c->causal ? "causal mask" : "no mask");
+    printf("\n%s, %s\n", c->name, c->causal ? "causal mask" : "no mask");
     if (n != look[1].n || it < 0 || animal < 0 || street < 0 || last < 0 || last != wide) {
         printf("its tokens are not the words that this program looks for\n");
         return;

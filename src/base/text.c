@@ -244,6 +244,94 @@ void hsc__text_cut(hsc__string *out, const char *text, size_t n, int max_cells)
     add_code_point(out, 0x2026);
 }
 
+/* The length of an escape sequence (ESC [ ... letter) at the start of the text; 0 where there is none. */
+static size_t escape_length(const char *text, size_t n)
+{
+    if (n < 2 || text[0] != '\x1b' || text[1] != '[') return 0;
+    size_t i = 2;
+    while (i < n && (unsigned char)text[i] < '@') i++;
+    return i < n ? i + 1 : n;
+}
+
+/* Cells of a text that may have escape sequences. */
+static int shown_cells(const char *text, size_t n)
+{
+    int cells = 0;
+    for (size_t i = 0; i < n;) {
+        size_t escape = escape_length(text + i, n - i), end = i + escape;
+        if (!escape)
+            while (end < n && text[end] != '\x1b') end++;
+        if (!escape && end == i) end++; /* an escape character alone */
+        if (!escape) cells += hsc__text_cells(text + i, end - i);
+        i = end;
+    }
+    return cells;
+}
+
+/* Where the rest of a folded line begins. */
+static int hang_of(const char *line, size_t n, int width, int hang)
+{
+    size_t indent = 0, i;
+    while (indent < n && line[indent] == ' ') indent++;
+    for (i = indent; i + 1 < n && !(line[i] == ' ' && line[i + 1] == ' ') && line[i] != '\x1b'; i++) continue;
+    if (i + 1 >= n || line[i] != ' ') return (int)indent + hang;
+    while (i < n && line[i] == ' ') i++;
+    int under = hsc__text_cells(line, i);
+    return i < n && under <= width / 3 ? under : (int)indent + hang;
+}
+
+/* The end of a word: the next blank, but what stands in quotes is one word when it is not long. */
+static size_t word_end(const char *line, size_t n, size_t from)
+{
+    enum { LONG = 40 };
+    size_t end = from;
+    bool quoted = from < n && (line[from] == '\'' || line[from] == '"');
+    for (size_t i = from + 1; quoted && i < n && i - from < LONG; i++) {
+        unsigned char next = i + 1 < n ? (unsigned char)line[i + 1] : ' ';
+        if (line[i] != line[from] || next >= 0x80 || (next | 0x20U) - 'a' < 26U) continue;
+        end = i + 1;
+        break;
+    }
+    while (end < n && line[end] != ' ') end++;
+    return end;
+}
+
+static void fold_line(hsc__string *out, const char *line, size_t n, int width, int hang)
+{
+    int cells = 0, left = hang_of(line, n, width, hang);
+    bool fresh = true; /* no word stands on the line yet */
+    for (size_t i = 0; i < n;) {
+        size_t word = i;
+        while (word < n && line[word] == ' ') word++;
+        size_t end = word_end(line, n, word);
+        int gap = (int)(word - i), more = shown_cells(line + word, end - word);
+        if (!fresh && cells + gap + more > width) {
+            if (word == n) return; /* blanks at the end */
+            hsc__string_printf(out, "\n%*s", left, "");
+            cells = left;
+            gap = 0;
+        }
+        hsc__string_printf(out, "%*s", gap, "");
+        hsc__string_add(out, line + word, end - word);
+        cells += gap + more;
+        fresh = false;
+        i = end;
+    }
+}
+
+void hsc__text_fold(hsc__string *out, const char *text, size_t n, int width, int hang)
+{
+    for (size_t at = 0; at < n;) {
+        const char *end = memchr(text + at, '\n', n - at);
+        size_t length = end ? (size_t)(end - text) - at : n - at;
+        if (width > 0 && shown_cells(text + at, length) > width) fold_line(out, text + at, length, width, hang);
+        else hsc__string_add(out, text + at, length);
+        at += length;
+        if (end) hsc__string_text(out, "\n");
+        at += end != NULL;
+    }
+}
+
 /* Python's str.isprintable for one character: everything but Other (C*) and Separator (Z*), the blank excepted. */
 static bool printable(int32_t c)
 {

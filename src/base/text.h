@@ -62,6 +62,12 @@ size_t hsc__text_fit(const char *text, size_t n, int max_cells, int *cells);
 /* The text if it takes at most max_cells cells (>= 1), else its beginning and U+2026 in max_cells cells or one less. */
 void hsc__text_cut(hsc__string *out, const char *text, size_t n, int max_cells);
 
+/* Appends the text, every line of it that takes more than width cells (0: no limit) broken at blanks, which go. The
+ * rest stands `hang` blanks behind where the line begins, or, where the line is a short label, two blanks or more and
+ * a text ("layers        30 of them"), under that text. Escape sequences (CSI) take no cells; a word that is longer
+ * than a line stays whole, and so do words in quotes (' it') of at most 40 bytes. */
+void hsc__text_fold(hsc__string *out, const char *text, size_t n, int width, int hang);
+
 /* Python's repr() of the text: quotes chosen as Python does, \n \t \\ escaped, unprintable ones as \x.. \u....
  * \U........; bytes that are not whole UTF-8, a token that holds part of a character, as <E2><82>. */
 void hsc__text_repr(hsc__string *out, const char *bytes, size_t n);

@@ -133,6 +133,29 @@ static hsc_status add_largest(const hsc__ablate *j, hsc__string *out, hsc_error 
     return HSC_OK;
 }
 
+static void add_ranges(const hsc__ablate *j, const range *ranges, int n, hsc__string *out)
+{
+    const hsc__column columns[] = {{.head = "positions", .right = true},
+                                   {.head = "tokens", .right = true},
+                                   {.head = "as it is", .right = true},
+                                   {.head = "ablated", .right = true},
+                                   {.head = "effect", .right = true},
+                                   {.head = n && !isnan(ranges[0].ci.low) ? "95 % interval" : "", .right = true},
+                                   {.head = j->n_controls ? "control" : "", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
+    for (int i = 0; i < n; i++) {
+        const range *r = &ranges[i];
+        hsc__string_printf(&table.cells, r->first == r->last ? "%d\t" : "%d to %d\t", r->first, r->last);
+        hsc__string_printf(&table.cells, "%d\t%.4f\t%.4f\t%+.4f\t", r->n_tokens, r->clean, r->ablated,
+                           r->ablated - r->clean);
+        if (!isnan(r->ci.low)) hsc__string_printf(&table.cells, "%+.4f to %+.4f", r->ci.low, r->ci.high);
+        hsc__string_text(&table.cells, "\t");
+        if (j->n_controls) hsc__string_printf(&table.cells, "%+.4f", r->control - r->clean);
+        hsc__string_text(&table.cells, "\t");
+    }
+    hsc__cli_table(out, &table);
+}
+
 hsc_status hsc__ablate_add_losses(const hsc__ablate *j, hsc__string *out, hsc_error *err)
 {
     range ranges[MOST_RANGES];
@@ -140,18 +163,7 @@ hsc_status hsc__ablate_add_losses(const hsc__ablate *j, hsc__string *out, hsc_er
     HSC_TRY(find_ranges(j, ranges, &n, err));
     hsc__string_printf(out, "\nBy position, means over texts, in nats%s:\n",
                        j->n_controls ? "; control: mean effect of the ten draws" : "");
-    hsc__string_printf(out, "  positions  tokens   as it is   ablated    effect%s\n",
-                       j->n_controls ? "   control" : "");
-    for (int i = 0; i < n; i++) {
-        const range *r = &ranges[i];
-        char name[32];
-        snprintf(name, sizeof name, r->first == r->last ? "%d" : "%d to %d", r->first, r->last);
-        hsc__string_printf(out, "%11s %7d %10.4f %9.4f %+9.4f", name, r->n_tokens, r->clean, r->ablated,
-                           r->ablated - r->clean);
-        if (j->n_controls) hsc__string_printf(out, " %+9.4f", r->control - r->clean);
-        if (!isnan(r->ci.low)) hsc__string_printf(out, "  (%+.4f to %+.4f)", r->ci.low, r->ci.high);
-        hsc__string_text(out, "\n");
-    }
+    add_ranges(j, ranges, n, out);
     if (j->items.n > 1) return add_largest(j, out, err);
     hsc__string_text(out, "\n  pos   as it is   ablated    effect  token (loss in nats)\n");
     measured(j, &j->items.list[0], &first, &last);

@@ -100,15 +100,6 @@ static int by_size(const void *a, const void *b)
     return x->first < y->first ? -1 : 1;
 }
 
-enum { N_COLUMNS = 6 };
-
-static const char *keep_text(hsc__arena *arena, hsc__string *text)
-{
-    const char *kept = text->failed ? NULL : hsc__arena_strndup(arena, text->data, text->n);
-    text->n = 0;
-    return kept;
-}
-
 static void name_what(hsc__string *out, const hsc__ablate *j, const hsc__target *t)
 {
     const hsc__unit *last = named_unit(j, t);
@@ -118,41 +109,30 @@ static void name_what(hsc__string *out, const hsc__ablate *j, const hsc__target 
     else name_unit(out, last);
 }
 
-static void add_cells(const hsc__ablate *j, const hsc__target *t, hsc__arena *arena, const char **cells)
+static void add_row(const hsc__ablate *j, const hsc__target *t, hsc__string *cells)
 {
-    hsc__string text = {0};
-    name_what(&text, j, t);
-    cells[0] = keep_text(arena, &text);
-    hsc__string_printf(&text, "%.4f", t->value);
-    cells[1] = keep_text(arena, &text);
-    hsc__string_printf(&text, "%+.4f", t->effect);
-    cells[2] = keep_text(arena, &text);
-    if (j->n_clusters > 1) hsc__string_printf(&text, "%+.4f to %+.4f", t->interval.low, t->interval.high);
-    cells[3] = j->n_clusters > 1 ? keep_text(arena, &text) : NULL;
-    if (j->options->pairs) hsc__string_printf(&text, "%.0f %%", 100.0 * t->n_right / (double)n_used(j));
-    cells[4] = j->options->pairs ? keep_text(arena, &text) : NULL;
-    if (j->tests.effects) hsc__add_p(&text, 0, j->tests.effects[t - j->targets].p_fwer);
-    cells[5] = j->tests.effects ? keep_text(arena, &text) : NULL;
-    hsc__string_free(&text);
+    name_what(cells, j, t);
+    hsc__string_printf(cells, "\t%.4f\t%+.4f\t", t->value, t->effect);
+    if (j->n_clusters > 1) hsc__string_printf(cells, "%+.4f to %+.4f", t->interval.low, t->interval.high);
+    hsc__string_text(cells, "\t");
+    if (j->options->pairs) hsc__string_printf(cells, "%.0f %%", 100.0 * t->n_right / (double)n_used(j));
+    hsc__string_text(cells, "\t");
+    if (j->tests.effects) hsc__add_p(cells, j->tests.effects[t - j->targets].p_fwer);
+    hsc__string_text(cells, "\t");
 }
 
 /* The targets of a kind, largest effect first, at most `most`; those of order[] when it is given. */
-static hsc_status add_table(const hsc__ablate *j, hsc__string *out, const int *order, int n, hsc_error *err)
+static void add_table(const hsc__ablate *j, hsc__string *out, const int *order, int n)
 {
-    const hsc__column columns[N_COLUMNS] = {{"ablated", false, 0},
-                                            {"value", true, 0},
-                                            {"effect", true, 0},
-                                            {j->n_clusters > 1 ? "95 % interval" : "", true, 0},
-                                            {j->options->pairs ? "right" : "", true, 0},
-                                            {j->tests.effects ? "p_fwer" : "", true, 0}};
-    const char **cells = hsc__calloc((size_t)n * N_COLUMNS + 1, sizeof *cells);
-    hsc__arena arena = {0};
-    if (!cells) return hsc__fail_memory(err, (size_t)n * N_COLUMNS * sizeof *cells, "a table");
-    for (int i = 0; i < n; i++) add_cells(j, &j->targets[order[i]], &arena, cells + (size_t)i * N_COLUMNS);
-    hsc_status status = hsc__table_write(out, columns, N_COLUMNS, cells, (size_t)n, err);
-    hsc__arena_free(&arena);
-    hsc__free(cells);
-    return status;
+    const hsc__column columns[] = {{.head = "ablated"},
+                                   {.head = "value", .right = true},
+                                   {.head = "effect", .right = true},
+                                   {.head = j->n_clusters > 1 ? "95 % interval" : "", .right = true},
+                                   {.head = j->options->pairs ? "right" : "", .right = true},
+                                   {.head = j->tests.effects ? "p_fwer" : "", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
+    for (int i = 0; i < n; i++) add_row(j, &j->targets[order[i]], &table.cells);
+    hsc__cli_table(out, &table);
 }
 
 static int rank(const hsc__ablate *j, hsc__target_kind kind, int *order)
@@ -226,11 +206,11 @@ static hsc_status add_sweep(const hsc__ablate *j, hsc__string *out, int *order, 
     if (j->options->sweep != HSC__SWEEP_NEURONS) HSC_TRY(show_map(j, NULL, out, err));
     hsc__string_printf(out, "\nThe %d largest effects of %d, largest first:\n",
                        n < j->options->top ? n : j->options->top, n);
-    HSC_TRY(add_table(j, out, order, n < j->options->top ? n : j->options->top, err));
+    add_table(j, out, order, n < j->options->top ? n : j->options->top);
     hsc__string_printf(
         out,
         "\nThis is the top of a search through %d: an effect here is a reason to test that one on "
-        "other texts,\nnot yet a finding.%s\n",
+        "other texts, not yet a finding.%s\n",
         n, j->tests.effects && !j->tests.held ? " --holdout 0.5 judges it on texts that did not choose it." : "");
     hsc__sweep_add_held_out(&j->tests, name_target, j, out);
     return j->options->plot ? show_map(j, j->options->plot, NULL, err) : HSC_OK;
@@ -286,13 +266,13 @@ int hsc__ablate_print(const hsc__ablate *j)
         status = add_sweep(j, &out, order, &err);
     } else {
         order[0] = j->set;
-        status = add_table(j, &out, order, 1, &err);
+        add_table(j, &out, order, 1);
         add_controls(j, &out);
         if (status == HSC_OK && j->losses[0]) status = hsc__ablate_add_losses(j, &out, &err);
         add_thens(j, &out, order);
     }
     hsc__free(order);
-    if (status == HSC_OK) return hsc__cli_write_string(&out);
+    if (status == HSC_OK) return hsc__cli_show(&out);
     hsc__string_free(&out);
     return hsc__cli_fail(&err);
 }

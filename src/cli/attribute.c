@@ -233,6 +233,36 @@ static void add_sources(const job *j, hsc__string *out, const hsc_part *p)
     }
 }
 
+static void add_with_sources(const job *j, hsc__string *out, const int *order, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const hsc_part *p = &j->first.parts[order[i]];
+        hsc__string_printf(out, "%+9.4f  ", j->means[order[i]]);
+        add_part(out, p);
+        if (p->kind == HSC_PART_HEAD) add_sources(j, out, p);
+        hsc__string_text(out, "\n");
+    }
+}
+
+/* One text has neither intervals nor tests. */
+static void add_parts(const job *j, hsc__string *out, const int *order, int n)
+{
+    const hsc__column columns[] = {{.head = "part"},
+                                   {.head = "logits", .right = true},
+                                   {.head = j->n_clusters > 1 ? "95% interval" : "", .right = true},
+                                   {.head = j->tests.effects ? "p_fwer" : "", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
+    for (int i = 0; i < n; i++) {
+        add_part(&table.cells, &j->first.parts[order[i]]);
+        hsc__string_printf(&table.cells, "\t%+.4f\t", j->means[order[i]]);
+        if (j->n_clusters > 1) hsc__cell_interval(&table.cells, j->intervals[order[i]]);
+        else hsc__string_text(&table.cells, "\t");
+        if (j->tests.effects) hsc__cell_p(&table.cells, j->tests.effects[order[i]].p_fwer);
+        else hsc__string_text(&table.cells, "\t");
+    }
+    hsc__cli_table(out, &table);
+}
+
 static hsc_status add_table(const job *j, hsc__string *out, hsc_error *err)
 {
     int n = j->first.n_parts;
@@ -243,20 +273,8 @@ static hsc_status add_table(const job *j, hsc__string *out, hsc_error *err)
     qsort(order, (size_t)n, sizeof *order, by_size);
     int shown = n < j->v->r.top ? n : j->v->r.top;
     hsc__string_printf(out, "\nThe %d largest parts of %d:\n", shown, n);
-    if (j->tests.effects) hsc__string_text(out, "     part         95% interval      p_fwer\n");
-    for (int i = 0; i < shown; i++) {
-        const hsc_part *p = &j->first.parts[order[i]];
-        const hsc_interval *ci = &j->intervals[order[i]];
-        hsc__string_printf(out, "%+9.4f  ", j->means[order[i]]);
-        if (j->n_clusters > 1) hsc__string_printf(out, "[%+8.4f, %+8.4f]  ", ci->low, ci->high);
-        if (j->tests.effects) {
-            hsc__add_p(out, 7, j->tests.effects[order[i]].p_fwer);
-            hsc__string_text(out, "  ");
-        }
-        add_part(out, p);
-        if (j->first.sources && p->kind == HSC_PART_HEAD) add_sources(j, out, p);
-        hsc__string_text(out, "\n");
-    }
+    if (j->first.sources) add_with_sources(j, out, order, shown);
+    else add_parts(j, out, order, shown);
     hsc__free(order);
     hsc__sweep_add_held_out(&j->tests, name_part, j, out);
     return HSC_OK;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_REPEATS = 5, WARMUP_TOKENS = 16, NAME_CELLS = 36, TEST_CELLS = 64, MOST_TOKENS = 1 << 24 };
+enum { DEFAULT_REPEATS = 5, WARMUP_TOKENS = 16, TEST_CELLS = 64, MOST_TOKENS = 1 << 24 };
 static const char default_prompt[] = "512", default_generate[] = "128";
 
 typedef enum { CAPTURE_NONE, CAPTURE_STATS, CAPTURE_PATTERNS, N_CAPTURES } capture;
@@ -92,10 +92,10 @@ typedef struct job {
     hsc__ids both; /* pairs */
     bool captures[N_CAPTURES];
     hsc__opened opened;
-    const char *dtype;       /* of most weights */
-    hsc_token *ids;          /* as many as the longest test takes */
-    double *rates;           /* [repeats] */
-    int name_cells, n_tests; /* name_cells is 0 until the table's head was printed */
+    const char *dtype;   /* of most weights */
+    hsc_token *ids;      /* as many as the longest test takes */
+    double *rates;       /* [repeats] */
+    int n_rows, n_tests; /* that were printed, and run */
     json_t *results;
 } job;
 
@@ -223,7 +223,7 @@ static hsc_status measure(const job *j, const test *t, outcome *out, hsc_error *
 
 static void add_rate(hsc__string *out, double rate)
 {
-    hsc__string_printf(out, rate < 100 ? "%.2f" : "%.1f", rate);
+    hsc__string_printf(out, rate < 100 ? "%.2f" : rate < 10000 ? "%.1f" : "%.0f", rate);
 }
 
 static void add_rates(hsc__string *out, const outcome *o)
@@ -236,44 +236,43 @@ static void add_rates(hsc__string *out, const outcome *o)
     hsc__string_text(out, ")");
 }
 
-static void add_name(hsc__string *out, const job *j)
+/* The columns of a row and their heads in a terminal that is wide enough; in others a row is a sentence. */
+#define ROW "%-13s  %-7s  %*s  %-8s  %*s  "
+enum { THREADS_CELLS = 7, PEAK_CELLS = 7, ROW_CELLS = 78 };
+
+/* What is said once comes with the first row, so that nothing precedes the message of a test that fails. */
+static void add_head(const job *j, hsc__string *out)
 {
-    hsc__string label = {0};
-    int cells = 0;
-    hsc__text_label(&label, j->opened.name, strlen(j->opened.name));
-    if (label.failed) out->failed = true;
-    else hsc__text_cut(out, label.data, label.n, NAME_CELLS);
-    if (!label.failed && hsc__text_fit(label.data, label.n, NAME_CELLS, &cells) < label.n) cells = NAME_CELLS;
-    hsc__string_printf(out, "%*s", j->name_cells > cells ? j->name_cells - cells : 0, "");
-    hsc__string_free(&label);
+    hsc__text_label(out, j->opened.name, strlen(j->opened.name));
+    hsc__string_printf(out, ", weights %s\n", j->dtype);
+    if (hsc__cli_width() < ROW_CELLS) return;
+    hsc__string_printf(out, ROW "tok/s (least..most)\n", "test", "compute", THREADS_CELLS, "threads", "capture",
+                       PEAK_CELLS, "peak MB");
 }
 
-static void print_head(job *j)
-{
-    hsc__string out = {0};
-    add_name(&out, j);
-    j->name_cells = out.failed ? 0 : hsc__text_cells(out.data, out.n);
-    if (j->name_cells < (int)strlen("model")) j->name_cells = (int)strlen("model");
-    hsc__string_free(&out);
-    printf("%-*s  %-5s  %-7s  %-15s  %7s  %-8s  %8s  %s\n", j->name_cells, "model", "dtype", "compute", "test",
-           "threads", "capture", "peak MB", "tok/s (least..most)");
-    if (j->v->logits != HSC_LOGITS_LAST) hsc__cli_note("a prompt's logits: %s", logits_names[j->v->logits]);
-}
-
-/* The head comes with the first row, so that nothing precedes the message of a test that fails. */
 static int print_row(job *j, const test *t, const outcome *o)
 {
     hsc__string out = {0};
-    char name[2 * TEST_CELLS];
+    char name[2 * TEST_CELLS], threads[16], peak[32];
     int n = snprintf(name, sizeof name, "%s", t->name);
     if (t->depth) snprintf(name + n, sizeof name - (size_t)n, "@d%d", t->depth);
-    if (!j->name_cells) print_head(j);
-    add_name(&out, j);
-    hsc__string_printf(&out, "  %-5s  %-7s  %-15s  %7d  %-8s  %8.1f  ", j->dtype, hsc_compute_name(o->compute), name,
-                       o->threads, capture_names[t->capture], o->peak_mb);
-    add_rates(&out, o);
+    snprintf(threads, sizeof threads, "%d", o->threads);
+    snprintf(peak, sizeof peak, "%.1f", o->peak_mb);
+    if (!j->n_rows++) add_head(j, &out);
+    if (j->n_rows == 1 && j->v->logits != HSC_LOGITS_LAST)
+        hsc__cli_note("a prompt's logits: %s", logits_names[j->v->logits]);
+    if (hsc__cli_width() >= ROW_CELLS) {
+        hsc__string_printf(&out, ROW, name, hsc_compute_name(o->compute), THREADS_CELLS, threads,
+                           capture_names[t->capture], PEAK_CELLS, peak);
+        add_rates(&out, o);
+    } else {
+        hsc__string_printf(&out, "%s: ", name);
+        add_rates(&out, o);
+        hsc__string_printf(&out, " tok/s; %s, %s thread%s, capture %s, peak %s MB", hsc_compute_name(o->compute),
+                           threads, HSC__PLURAL(o->threads), capture_names[t->capture], peak);
+    }
     hsc__string_text(&out, "\n");
-    int result = hsc__cli_write_string(&out);
+    int result = hsc__cli_show(&out);
     fflush(stdout); /* the next row may take minutes */
     return result;
 }
@@ -476,7 +475,7 @@ static int print_tokenizer(const job *j, const char *path, size_t n_bytes, size_
                        HSC__PLURAL(n_tokens));
     add_rates(&out, o);
     hsc__string_printf(&out, " MB/s, peak %.1f MB\n", o->peak_mb);
-    return hsc__cli_write_string(&out);
+    return hsc__cli_show(&out);
 }
 
 static int bench_tokenizer(job *j)

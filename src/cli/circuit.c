@@ -271,7 +271,7 @@ static hsc_status add_pairs(const job *j, hsc__string *out, const char *title, c
 
 static void add_list(const job *j, hsc__string *out, const char *what, const hsc_token *ids, const float *numbers)
 {
-    hsc__string_printf(out, "  %-15s", what);
+    hsc__string_printf(out, "  %-16s", what);
     for (int k = 0; k < j->circuit.top_k; k++) {
         hsc__string_text(out, k ? ", " : "");
         hsc__add_word(out, &j->opened, ids[k]);
@@ -341,7 +341,7 @@ static int print_head(const job *j)
             HSC__PLURAL(j->n_named), j->names.n == 1 ? "is" : "are");
     if (!j->words.n) status = add_tables(j, &out, &err);
     for (size_t i = 0; i < j->words.n; i++) add_word_report(j, &out, i);
-    return hsc__answer(status, &out, &err);
+    return hsc__answer_text(status, &out, &err);
 }
 
 static json_t *json_pairs(const job *j, const pair_table *table)
@@ -501,7 +501,7 @@ static int print_copying(const job *j)
     add_best(j, &out, "Heads that copy:", j->copy, 1);
     add_best(j, &out, "Heads that speak against (the sign turned):", eigen ? j->copy : j->against, eigen ? -1 : 1);
     if (status == HSC_OK && j->v->r.plot) status = show_scores(j, j->v->r.plot, NULL, &err);
-    return hsc__answer(status, &out, &err);
+    return hsc__answer_text(status, &out, &err);
 }
 
 static int print_copying_csv(const job *j)

@@ -7,6 +7,7 @@
 #define HSC_CLI_CLI_H
 
 #include "base/text.h"
+#include "plot/table.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -265,7 +266,9 @@ int hsc__cli_misuse(const hsc__command *command, const char *format, ...) HSC_PR
 /* Whether escape sequences may go to this stream: a terminal, not TERM=dumb; colours also want NO_COLOR empty. */
 bool hsc__cli_terminal(FILE *stream);
 bool hsc__cli_colours(FILE *stream);
-/* Cells of the terminal that standard output goes to; 80 when it is none. */
+/* Cells of a line: COLUMNS of the environment, else those of the stream's terminal, else 80. */
+int hsc__cli_width_of(FILE *stream);
+/* Of standard output. */
 int hsc__cli_width(void);
 
 /* Rewrites one line on standard error when it is a terminal; messages clear it first. Ctrl-C says it on any standard
@@ -288,6 +291,10 @@ void hsc__cli_forget_interrupt(void);
 int hsc__cli_write(const char *bytes, size_t n);
 /* Writes a string and frees it; HSC__EXIT_FAILED with a message when memory ran out while it was made. */
 int hsc__cli_write_string(hsc__string *text);
+/* The same for people: lines of prose that are wider than the terminal are folded. Tables must fit: hsc__cli_table. */
+int hsc__cli_show(hsc__string *text);
+/* hsc__table_write at the width of the terminal; memory that ran out shows in out->failed. */
+void hsc__cli_table(hsc__string *out, hsc__table *table);
 int hsc__cli_no_memory(void);
 
 /* The ending of a counted word: "%d token%s", n, HSC__PLURAL(n). */

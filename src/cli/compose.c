@@ -192,15 +192,21 @@ static hsc_status add_kind(const job *j, hsc__string *out, int kind, hsc_error *
     scored *list = hsc__calloc(cells, sizeof *list);
     if (!list) return hsc__fail_memory(err, cells * sizeof *list, "the order of the pairs");
     int n = rank_pairs(j, scores, list);
-    hsc__string_text(out, "   score  times random\n");
+    static const hsc__column columns[] = {{.head = "score", .right = true},
+                                          {.head = "times random", .right = true},
+                                          {.head = "writes"},
+                                          {.head = ""},
+                                          {.head = "reads"}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     for (int row = 0; row < j->v->r.top && row < n; row++) {
         int one = list[row].pair / j->n, two = list[row].pair % j->n;
-        hsc__string_printf(out, "%8.4f %13.1f  ", (double)list[row].score, (double)list[row].score / baseline(j));
-        hsc__add_head_name(out, one / n_heads, one % n_heads);
-        hsc__string_text(out, " -> ");
-        hsc__add_head_name(out, two / n_heads, two % n_heads);
-        hsc__string_text(out, "\n");
+        hsc__string_printf(&table.cells, "%.4f\t%.1f\t", (double)list[row].score,
+                           (double)list[row].score / baseline(j));
+        hsc__cell_head_name(&table.cells, one / n_heads, one % n_heads);
+        hsc__string_text(&table.cells, "->\t");
+        hsc__cell_head_name(&table.cells, two / n_heads, two % n_heads);
     }
+    hsc__cli_table(out, &table);
     hsc__free(list);
     return HSC_OK;
 }
@@ -218,7 +224,7 @@ static int print_text(const job *j)
         if (j->scores[kind]) status = add_kind(j, &out, kind, &err);
     }
     if (status == HSC_OK && j->v->r.plot) status = plot(j, &err);
-    return hsc__answer(status, &out, &err);
+    return hsc__answer_text(status, &out, &err);
 }
 
 static int print_json(const job *j)

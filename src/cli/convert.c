@@ -105,7 +105,7 @@ static int print_report(const values *v, const hsc_convert_report *report)
     hsc__string_double(&out, 2, report->seconds);
     hsc__string_text(&out, " s\n");
     if (v->verbose) add_types(&out, report);
-    return hsc__cli_write_string(&out);
+    return hsc__cli_show(&out);
 }
 
 static int convert(const values *v, const char *path)

@@ -201,7 +201,7 @@ static int show(const hsc__detect *detect)
         hsc__string_free(&out);
         return hsc__cli_fail(&err);
     }
-    return hsc__cli_write_string(&out);
+    return hsc__cli_show(&out);
 }
 
 int hsc__cli_detect(int argc, char **argv)

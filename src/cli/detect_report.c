@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { TOP = 3, TOP_BY = 10, CONTEXT = 48 };
+enum { TOP = 3, TOP_BY = 10, CONTEXT = 48, LEAST_CONTEXT = 8 };
 
 /* The detector of --by; -1: all. */
 static int chosen(const hsc__detect *detect)
@@ -86,84 +86,142 @@ void hsc__json_set_where(json_t *object, const hsc__detect *detect)
 /* ---------------------------------------------------------------------------------------------------------- table ----
  */
 
+/* Cells that an example may take: the rest of its row, or of a row of its own where that is little. */
+static int room_for_example(const hsc__detect *detect)
+{
+    enum { BEFORE = 49, BEFORE_ALONE = 21, TL = 9, ENOUGH = 56 };
+    int beside = hsc__cli_width() - BEFORE - (detect->options->tl ? TL : 0);
+    return beside >= ENOUGH ? beside : hsc__cli_width() - BEFORE_ALONE;
+}
+
+/* The end of a text that takes at most max_cells cells, a U+2026 before it where that is not the whole. */
+static void add_end_of(hsc__string *out, const hsc__string *text, int max_cells)
+{
+    size_t from = 0;
+    int cells = text->n ? hsc__text_cells(text->data, text->n) : 0;
+    if (cells <= max_cells) max_cells++;
+    while (from < text->n && cells >= max_cells) {
+        int32_t c;
+        from += (size_t)hsc__utf8_read(text->data + from, text->n - from, &c);
+        cells = hsc__text_cells(text->data + from, text->n - from);
+    }
+    if (from) hsc__string_text(out, "\u2026");
+    hsc__string_add(out, text->data + from, text->n - from);
+}
+
+/* The text of the query as it follows the tokens before it. */
+static void add_query(const hsc__detect *detect, const hsc_detect_example *e, const hsc__string *before,
+                      hsc__string *out)
+{
+    hsc__string whole = {0};
+    add_tokens(detect, &whole, e->tokens, e->n_tokens);
+    bool goes_on = whole.n > before->n && (!before->n || memcmp(whole.data, before->data, before->n) == 0);
+    if (goes_on) hsc__string_add(out, whole.data + before->n, whole.n - before->n);
+    else add_token(detect, out, e->tokens[e->n_tokens - 1]);
+    if (whole.failed) out->failed = true;
+    hsc__string_free(&whole);
+}
+
 /* The end of the text up to the query, in [ ], and the key. */
 static void add_example(const hsc__detect *detect, const hsc_detect_example *e, hsc__string *out)
 {
-    hsc__string text = {0}, label = {0}, whole = {0};
+    hsc__string before = {0}, context = {0}, text = {0}, pair = {0};
     if (!e->n_tokens) return;
-    add_tokens(detect, &text, e->tokens, e->n_tokens - 1);
-    add_tokens(detect, &whole, e->tokens, e->n_tokens);
-    size_t n_before = text.n; /* what the query adds to it is the query's text */
-    bool goes_on = whole.n > n_before && (!n_before || memcmp(whole.data, text.data, n_before) == 0);
-    size_t from = text.n > CONTEXT ? text.n - CONTEXT : 0;
-    while (from < text.n && ((unsigned char)text.data[from] & 0xC0) == 0x80) from++;
-    if (text.n) hsc__text_label(&label, text.data + from, text.n - from);
-    text.n = 0;
-    hsc__string_printf(out, "  %.3f %s", (double)e->weight, label.n ? label.data : "");
-    if (goes_on) hsc__string_add(&text, whole.data + n_before, whole.n - n_before);
-    else add_token(detect, &text, e->tokens[e->n_tokens - 1]);
-    hsc__string_text(out, "[");
-    hsc__text_label(out, text.data, text.n);
+    add_tokens(detect, &before, e->tokens, e->n_tokens - 1);
+    size_t from = before.n > CONTEXT ? before.n - CONTEXT : 0;
+    while (from < before.n && ((unsigned char)before.data[from] & 0xC0) == 0x80) from++;
+    if (before.n) hsc__text_label(&context, before.data + from, before.n - from);
+    add_query(detect, e, &before, &text);
+    hsc__string_text(&pair, "[");
+    hsc__text_label(&pair, text.data, text.n);
     text.n = 0;
     add_token(detect, &text, e->key_id);
-    hsc__string_text(out, "] -> ");
-    hsc__text_label(out, text.data, text.n);
-    hsc__string_printf(out, " (%d to %d)", e->query, e->key);
-    if (text.failed || label.failed || whole.failed) out->failed = true;
-    hsc__string_free(&whole);
+    hsc__string_text(&pair, "] -> ");
+    hsc__text_label(&pair, text.data, text.n);
+    hsc__string_printf(&pair, " (%d to %d)", e->query, e->key);
+    if (before.failed || context.failed || text.failed || pair.failed) out->failed = true;
+    hsc__string_printf(out, "%.3f ", (double)e->weight);
+    if (!out->failed) {
+        int room = room_for_example(detect) - (int)strlen("0.000 ") - hsc__text_cells(pair.data, pair.n);
+        add_end_of(out, &context, room > LEAST_CONTEXT ? room : LEAST_CONTEXT);
+        hsc__string_add(out, pair.data, pair.n);
+    }
+    hsc__string_free(&before);
+    hsc__string_free(&context);
     hsc__string_free(&text);
-    hsc__string_free(&label);
+    hsc__string_free(&pair);
 }
 
-static void add_row(const hsc__detect *detect, int detector, int head, hsc__string *out)
+static void add_row(const hsc__detect *detect, int detector, int head, hsc__string *cells)
 {
     const hsc_detect_score *s = hsc__detect_score(detect, detector, head);
-    hsc__string_printf(out, "%-12s", hsc_detector_name((hsc_detector)detector));
-    hsc__add_head(out, head / detect->counts.n_heads, head % detect->counts.n_heads);
-    hsc__add_number(out, 7, 4, s->score);
-    hsc__add_interval(out, s->ci);
-    if (detect->options->tl) hsc__add_number(out, 7, 4, s->tl);
-    add_example(detect, &s->best, out);
-    hsc__string_text(out, "\n");
+    hsc__string_printf(cells, "%s\t", hsc_detector_name((hsc_detector)detector));
+    hsc__cell_head(cells, head / detect->counts.n_heads, head % detect->counts.n_heads);
+    hsc__cell_number(cells, 4, s->score);
+    hsc__cell_interval(cells, s->ci);
+    if (detect->options->tl) hsc__cell_number(cells, 4, s->tl);
+    else hsc__string_text(cells, "\t");
+    add_example(detect, &s->best, cells);
+    hsc__string_text(cells, "\t");
 }
 
-static void add_profile(const hsc__detect *detect, int head, hsc__string *out)
+static void add_detector(const hsc__detect *detect, int detector, double *values, int *order, hsc__string *cells)
 {
-    hsc__add_head(out, head / detect->counts.n_heads, head % detect->counts.n_heads);
-    for (int b = 0; b < HSC_DETECT_BINS; b++)
-        hsc__add_number(out, 8, 3, detect->profile[(size_t)head * HSC_DETECT_BINS + (size_t)b]);
-    hsc__string_text(out, "\n");
-}
-
-static void add_detector(const hsc__detect *detect, int detector, double *values, int *order, hsc__string *out)
-{
-    int by = chosen(detect), n = detect->options->top ? detect->options->top : by < 0 ? TOP : TOP_BY;
+    int n = detect->options->top ? detect->options->top : chosen(detect) < 0 ? TOP : TOP_BY;
     for (int h = 0; h < detect->n_heads; h++) values[h] = hsc__detect_score(detect, detector, h)->score;
     if (isnan(values[0])) {
-        hsc__string_printf(out, "%-12snull: no row can have it\n", hsc_detector_name((hsc_detector)detector));
+        hsc__string_printf(cells, "%s\t-\t-\t-\t\tno row can have it\t", hsc_detector_name((hsc_detector)detector));
         return;
     }
     hsc__rank_heads(values, detect->n_heads, detector == HSC_DETECT_ENTROPY, order);
-    for (int i = 0; i < n && i < detect->n_heads; i++) add_row(detect, detector, order[i], out);
-    if (by < 0) return;
-    hsc__string_text(out, "\nmean weight by distance\nhead          0       1     2-3     4-7    8-15   16-31   32-63"
-                          "  64-127    128-\n");
-    for (int i = 0; i < n && i < detect->n_heads; i++) add_profile(detect, order[i], out);
+    for (int i = 0; i < n && i < detect->n_heads; i++) add_row(detect, detector, order[i], cells);
+}
+
+/* Of the heads that stand in the table of one detector. */
+static void add_profiles(const hsc__detect *detect, const int *order, hsc__string *out)
+{
+    enum { N = 1 + HSC_DETECT_BINS };
+    static const hsc__column columns[N] = {{.head = "head"},
+                                           {.head = "0", .right = true},
+                                           {.head = "1", .right = true},
+                                           {.head = "2-3", .right = true},
+                                           {.head = "4-7", .right = true},
+                                           {.head = "8-15", .right = true},
+                                           {.head = "16-31", .right = true},
+                                           {.head = "32-63", .right = true},
+                                           {.head = "64-127", .right = true},
+                                           {.head = "128-", .right = true}};
+    hsc__table table = {columns, N, 1, {0}};
+    int n = detect->options->top ? detect->options->top : TOP_BY;
+    for (int i = 0; i < n && i < detect->n_heads; i++) {
+        const double *bins = detect->profile + (size_t)order[i] * HSC_DETECT_BINS;
+        hsc__cell_head(&table.cells, order[i] / detect->counts.n_heads, order[i] % detect->counts.n_heads);
+        for (int b = 0; b < HSC_DETECT_BINS; b++) hsc__cell_number(&table.cells, 3, bins[b]);
+    }
+    hsc__string_text(out, "\nmean weight by distance\n");
+    hsc__cli_table(out, &table);
 }
 
 static hsc_status add_table(const hsc__detect *detect, hsc__string *out, hsc_error *err)
 {
+    const hsc__column columns[] = {{.head = "detector"},
+                                   {.head = "head"},
+                                   {.head = "score", .right = true},
+                                   {.head = "95% interval", .right = true},
+                                   {.head = detect->options->tl ? "tl" : "", .right = true},
+                                   {.head = "best example: [query] -> key"}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 2, {0}};
     double *values = hsc__calloc((size_t)detect->n_heads, sizeof *values);
     int *order = hsc__calloc((size_t)detect->n_heads, sizeof *order);
     int by = chosen(detect);
     hsc__string_printf(out,
-                       "\nranked among %d heads; entropy in nats, lowest first; at the right the row where a head does "
-                       "it most\n",
+                       "\nranked among %d heads; entropy in nats, lowest first; the example is the row where a head "
+                       "does it most\n",
                        detect->n_heads);
-    hsc__string_printf(out, "detector    head     score        95%% interval%s  best example: [query] -> key\n",
-                       detect->options->tl ? "      tl" : "");
     for (int d = 0; values && order && d < HSC_N_DETECTORS; d++)
-        if (by < 0 || by == d) add_detector(detect, d, values, order, out);
+        if (by < 0 || by == d) add_detector(detect, d, values, order, &table.cells);
+    hsc__cli_table(out, &table);
+    if (by >= 0 && values && order && !isnan(values[0])) add_profiles(detect, order, out);
     hsc_status status = values && order ? HSC_OK : hsc__fail_memory(err, sizeof *values, "the table");
     hsc__free(values);
     hsc__free(order);

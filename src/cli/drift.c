@@ -79,18 +79,30 @@ static hsc_status measure(comparison *c, hsc_error *err)
 static const hsc_detector shown[] = {HSC_DETECT_PREVIOUS, HSC_DETECT_FIRST, HSC_DETECT_INDUCTION, HSC_DETECT_ENTROPY};
 enum { N_SHOWN = sizeof shown / sizeof shown[0] };
 
-static void add_row(const comparison *c, int head, hsc__string *out)
+static void add_row(const comparison *c, int head, hsc__string *cells)
 {
     int n_heads = c->a.counts.n_heads;
-    hsc__add_head(out, head / n_heads, head % n_heads);
-    hsc__add_number(out, 8, 4, c->heads[head].distance);
-    hsc__add_interval(out, c->heads[head].ci);
-    hsc__add_number(out, 7, 4, c->heads[head].largest);
-    for (int i = 0; i < N_SHOWN; i++) {
-        hsc__add_number(out, 8, 3, hsc__detect_score(&c->a, shown[i], head)->score);
-        hsc__add_number(out, 5, 3, hsc__detect_score(&c->b, shown[i], head)->score);
-    }
-    hsc__string_text(out, "\n");
+    hsc__cell_head(cells, head / n_heads, head % n_heads);
+    hsc__cell_number(cells, 4, c->heads[head].distance);
+    hsc__cell_interval(cells, c->heads[head].ci);
+    hsc__cell_number(cells, 4, c->heads[head].largest);
+    for (int i = 0; i < N_SHOWN; i++)
+        hsc__string_printf(cells, "%.3f %.3f\t", hsc__detect_score(&c->a, shown[i], head)->score,
+                           hsc__detect_score(&c->b, shown[i], head)->score);
+}
+
+static void add_table(const comparison *c, hsc__string *out)
+{
+    int n = c->options->top ? c->options->top : TOP;
+    hsc__column columns[4 + N_SHOWN] = {{.head = "head"},
+                                        {.head = "distance", .right = true},
+                                        {.head = "95% interval", .right = true},
+                                        {.head = "largest", .right = true}};
+    for (int i = 0; i < N_SHOWN; i++)
+        columns[4 + i] = (hsc__column){.head = hsc_detector_name(shown[i]), .right = true};
+    hsc__table table = {columns, 4 + N_SHOWN, 1, {0}};
+    for (int i = 0; i < n && i < c->n_heads; i++) add_row(c, c->order[i], &table.cells);
+    hsc__cli_table(out, &table);
 }
 
 /* The last n parts of a path: what a title has room for. */
@@ -127,7 +139,6 @@ static hsc_status draw(const comparison *c, hsc__string *out, hsc_error *err)
 
 static hsc_status add_text(const comparison *c, hsc__string *out, hsc_error *err)
 {
-    int n = c->options->top ? c->options->top : TOP;
     double sum = 0;
     for (int h = 0; h < c->n_heads; h++) sum += c->values[h];
     hsc__string_printf(out, "first: %s\nsecond: %s\n%d layers; %d heads per layer (", c->a.opened.path,
@@ -139,10 +150,7 @@ static hsc_status add_text(const comparison *c, hsc__string *out, hsc_error *err
                        "\nmean distance of all %d heads %.4f; the heads that differ most, detectors in the first and "
                        "the second file\n",
                        c->n_heads, sum / c->n_heads);
-    hsc__string_text(out, "head    distance        95% interval largest");
-    for (int i = 0; i < N_SHOWN; i++) hsc__string_printf(out, "  %12s", hsc_detector_name(shown[i]));
-    hsc__string_text(out, "\n");
-    for (int i = 0; i < n && i < c->n_heads; i++) add_row(c, c->order[i], out);
+    add_table(c, out);
     hsc__string_text(out, "\n");
     return draw(c, out, err);
 }
@@ -206,11 +214,11 @@ static int show(const comparison *c)
     if (c->options->json) return print_json(c);
     if (c->options->csv) {
         add_csv(c, &out);
-    } else if (add_text(c, &out, &err) != HSC_OK) {
-        hsc__string_free(&out);
-        return hsc__cli_fail(&err);
+        return hsc__cli_write_string(&out);
     }
-    return hsc__cli_write_string(&out);
+    if (add_text(c, &out, &err) == HSC_OK) return hsc__cli_show(&out);
+    hsc__string_free(&out);
+    return hsc__cli_fail(&err);
 }
 
 /* ------------------------------------------------------------------------------------------------------- the command

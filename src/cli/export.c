@@ -255,10 +255,11 @@ static int print(const values *v, const hsc__opened *opened, const hsc_export_co
                                          hsc_compute_name((hsc_compute)v->compute), "site", v->site, "file", v->out,
                                          "n_texts", (json_int_t)counts->n_texts, "n_rows", (json_int_t)counts->n_rows,
                                          "n_cut", (json_int_t)counts->n_cut));
-    printf("%s: %lld row%s of %s over %lld text%s of %s, compute %s\n", v->out, (long long)counts->n_rows,
-           HSC__PLURAL(counts->n_rows), v->site, (long long)counts->n_texts, HSC__PLURAL(counts->n_texts), opened->name,
-           hsc_compute_name((hsc_compute)v->compute));
-    return HSC__EXIT_OK;
+    hsc__string out = {0};
+    hsc__string_printf(&out, "%s: %lld row%s of %s over %lld text%s of %s, compute %s\n", v->out,
+                       (long long)counts->n_rows, HSC__PLURAL(counts->n_rows), v->site, (long long)counts->n_texts,
+                       HSC__PLURAL(counts->n_texts), opened->name, hsc_compute_name((hsc_compute)v->compute));
+    return hsc__cli_show(&out);
 }
 
 int hsc__cli_export(int argc, char **argv)

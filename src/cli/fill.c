@@ -197,20 +197,24 @@ static int print_json(const job *j)
 
 static int print_text(const job *j)
 {
+    static const hsc__column columns[] = {
+        {.head = "probability", .right = true}, {.head = "id", .right = true}, {.head = "token", .least_cells = 12}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     hsc__string out = {0};
     hsc__string_add(&out, j->filled.data ? j->filled.data : "", j->filled.n);
     hsc__string_text(&out, "\n");
     for (int i = 0; i < j->n; i++) {
-        hsc__string_printf(&out, "\nposition %d\n%11s  %7s  %s\n", j->positions[i], "probability", "id", "token");
+        hsc__string_printf(&out, "\nposition %d\n", j->positions[i]);
         for (int g = 0; g < j->top; g++) {
             const hsc_guess *guess = &j->guesses[i * j->top + g];
             hsc__label text = text_of(j, guess->id);
-            hsc__string_printf(&out, "%11.6f  %7d  ", guess->probability, guess->id);
-            hsc__repr_padded(&out, &text, 0);
-            hsc__string_text(&out, "\n");
+            hsc__string_printf(&table.cells, "%.6f\t%d\t", guess->probability, guess->id);
+            hsc__text_repr(&table.cells, text.bytes, text.n);
+            hsc__string_text(&table.cells, "\t");
         }
+        hsc__cli_table(&out, &table);
     }
-    return hsc__cli_write_string(&out);
+    return hsc__cli_show(&out);
 }
 
 /* What the arguments alone can show. */

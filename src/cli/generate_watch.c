@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { REPR_WIDTH = 14 };
+/* Cells of a token's text, of what stands before the keys, and of a key with its weight. */
+enum { REPR_WIDTH = 14, LEAD = 36, KEY_CELLS = 22, INDENT = 5 };
 
 /* Of an encoder-decoder, what it sees of the source. */
 static hsc_site watched_site(const hsc__generate *g)
@@ -32,7 +33,9 @@ int hsc__watch_records(const hsc__generate *g, hsc_record *list)
 void hsc__watch_begin(const hsc__generate *g)
 {
     if (g->o->json) return;
-    fprintf(stderr, "%5s  %-*s  %-8s  %s\n", "pos", REPR_WIDTH, "written", "head", "looked at, and the weight");
+    bool beside = hsc__cli_width_of(stderr) >= LEAD + KEY_CELLS;
+    fprintf(stderr, "%5s  %-*s  %-6s  %5s%s\n", "pos", REPR_WIDTH, "written", "head", "first",
+            beside ? "  looked at, weight" : "");
 }
 
 /* The id at a position of the whole text. */
@@ -86,27 +89,48 @@ static hsc_status read_row(const hsc__generate *g, int index, const hsc_sample *
     return HSC_OK;
 }
 
+/* A token in exactly REPR_WIDTH cells. */
+static void add_token(hsc__string *line, const hsc__label *token)
+{
+    hsc__string whole = {0};
+    size_t start = line->n;
+    hsc__text_repr(&whole, token->bytes, token->n);
+    if (whole.failed) line->failed = true;
+    else hsc__text_cut(line, whole.data, whole.n, REPR_WIDTH);
+    int cells = line->failed ? REPR_WIDTH : hsc__text_cells(line->data + start, line->n - start);
+    hsc__string_printf(line, "%*s", REPR_WIDTH - cells, "");
+    hsc__string_free(&whole);
+}
+
+/* As many keys in a line as the terminal holds, the others below them; all below where it is narrow. */
+static void add_keys(const hsc__generate *g, const hsc_sample *s, const row *r, hsc__string *line)
+{
+    int width = hsc__cli_width_of(stderr), left = width >= LEAD + KEY_CELLS ? LEAD : INDENT;
+    int per_line = (width - left) / KEY_CELLS > 1 ? (width - left) / KEY_CELLS : 1;
+    for (int i = 0; i < r->n; i++) {
+        char digits[16];
+        hsc__label key = key_text(g, s, r->keys[i].key, digits);
+        if (i % per_line == 0 && (i || left == INDENT)) hsc__string_printf(line, "\n%*s", left, "");
+        hsc__string_text(line, "  ");
+        add_token(line, &key);
+        hsc__string_printf(line, " %.3f", (double)r->keys[i].weight);
+    }
+}
+
 static void print_row(const hsc__generate *g, const hsc_sample *s, int index, const row *r)
 {
     hsc__string line = {0};
-    char digits[16];
+    char digits[16], name[24];
     hsc__label written = text_of(g, s->ids[s->n - 1], digits);
     if (index == 0) {
         hsc__string_printf(&line, "%5d  ", g->n_prompt + s->n - 1);
-        hsc__repr_padded(&line, &written, REPR_WIDTH);
+        add_token(&line, &written);
     } else {
         hsc__string_printf(&line, "%5s  %-*s", "", REPR_WIDTH, "");
     }
-    char name[24];
     snprintf(name, sizeof name, "L%dH%d", r->layer, r->head);
-    hsc__string_printf(&line, "  %-8s", name);
-    for (int i = 0; i < r->n; i++) {
-        hsc__label key = key_text(g, s, r->keys[i].key, digits);
-        hsc__string_text(&line, "  ");
-        hsc__repr_padded(&line, &key, REPR_WIDTH);
-        hsc__string_printf(&line, " %.3f", (double)r->keys[i].weight);
-    }
-    if (!g->o->include_first && r->n && r->keys[0].key) hsc__string_printf(&line, "   (first %.3f)", (double)r->first);
+    hsc__string_printf(&line, "  %-6s  %5.3f", name, (double)r->first);
+    add_keys(g, s, r, &line);
     if (!line.failed) fprintf(stderr, "%s\n", line.data);
     hsc__string_free(&line);
 }

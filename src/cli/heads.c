@@ -9,22 +9,10 @@
 /* --------------------------------------------------------------------------------------------------------- tables ----
  */
 
-void hsc__add_number(hsc__string *out, int width, int decimals, double value)
+void hsc__add_p(hsc__string *out, double p)
 {
-    if (isnan(value)) hsc__string_printf(out, " %*s", width, "-");
-    else hsc__string_printf(out, " %*.*f", width, decimals, value);
-}
-
-void hsc__add_interval(hsc__string *out, hsc_interval ci)
-{
-    if (isnan(ci.low)) hsc__string_printf(out, "  %18s", "-");
-    else hsc__string_printf(out, "  [%7.4f, %7.4f]", ci.low, ci.high);
-}
-
-void hsc__add_p(hsc__string *out, int width, double p)
-{
-    if (isnan(p)) hsc__string_printf(out, " %*s", width, "-");
-    else hsc__string_printf(out, p < 0.001 ? " %*.1e" : " %*.3f", width, p);
+    if (isnan(p)) hsc__string_text(out, "-");
+    else hsc__string_printf(out, p < 0.001 ? "%.1e" : "%.3f", p);
 }
 
 void hsc__add_power(hsc__string *out, int n_clusters, int n_tests)
@@ -40,17 +28,40 @@ void hsc__add_power(hsc__string *out, int n_clusters, int n_tests)
                            n_tests);
 }
 
-void hsc__add_head(hsc__string *out, int layer, int head)
-{
-    char name[32];
-    snprintf(name, sizeof name, "L%dH%d", layer, head);
-    hsc__string_printf(out, "%-7s", name);
-}
-
 int hsc__share_check(const hsc__command *command, const char *text, double *out)
 {
     if (hsc__parse_double(text, out) && *out > 0 && *out < 1) return HSC__CLI_GO_ON;
     return hsc__cli_misuse(command, "--holdout %s: a share between 0 and 1 is wanted, such as 0.5", text);
+}
+
+void hsc__cell_number(hsc__string *cells, int decimals, double value)
+{
+    if (isnan(value)) hsc__string_text(cells, "-\t");
+    else hsc__string_printf(cells, "%.*f\t", decimals, value);
+}
+
+void hsc__cell_interval(hsc__string *cells, hsc_interval ci)
+{
+    if (isnan(ci.low)) hsc__string_text(cells, "-\t");
+    else hsc__string_printf(cells, "[%7.4f, %7.4f]\t", ci.low, ci.high);
+}
+
+void hsc__cell_p(hsc__string *cells, double p)
+{
+    hsc__add_p(cells, p);
+    hsc__string_text(cells, "\t");
+}
+
+void hsc__cell_head(hsc__string *cells, int layer, int head)
+{
+    hsc__string_printf(cells, "L%dH%d\t", layer, head);
+}
+
+void hsc__cell_head_name(hsc__string *cells, int layer, int head)
+{
+    enum { WIDE = 72 };
+    if (hsc__cli_width() < WIDE) hsc__string_printf(cells, "L%dH%d\t", layer, head);
+    else hsc__string_printf(cells, "layer %d, head %d (L%dH%d)\t", layer + 1, head, layer, head);
 }
 
 void hsc__csv_number(hsc__string *out, double value)

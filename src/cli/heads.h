@@ -13,17 +13,18 @@
 #define HSC__ALPHA 0.05
 #define HSC__POWER 0.8
 
-/* A number, `width` cells after a blank; "-" where there is none. */
-void hsc__add_number(hsc__string *out, int width, int decimals, double value);
-/* "  [ 0.1234,  0.5678]"; as wide where there is none. */
-void hsc__add_interval(hsc__string *out, hsc_interval ci);
-/* p as people read it, `width` cells after a blank: 0.034, 7.5e-04; "-" where there is none. */
-void hsc__add_p(hsc__string *out, int width, double p);
+/* p as people read it: 0.034, 7.5e-04; "-" where there is none. */
+void hsc__add_p(hsc__string *out, double p);
 /* A line: the smallest |d_z| that n_tests tests over n_clusters clusters could have found, or that none can pass.
  * Nothing where neither can be said. */
 void hsc__add_power(hsc__string *out, int n_clusters, int n_tests);
-/* "L4H3" in seven cells. */
-void hsc__add_head(hsc__string *out, int layer, int head);
+/* Cells of an hsc__table, each with its tab: a number and "[ 0.1234,  0.5678]", "-" where there is none; p; "L4H3". */
+void hsc__cell_number(hsc__string *cells, int decimals, double value);
+void hsc__cell_interval(hsc__string *cells, hsc_interval ci);
+void hsc__cell_p(hsc__string *cells, double p);
+void hsc__cell_head(hsc__string *cells, int layer, int head);
+/* "layer 5, head 3 (L4H3)", and where the terminal is narrow "L4H3". */
+void hsc__cell_head_name(hsc__string *cells, int layer, int head);
 /* ",0.5" of a CSV line; "," where the value is not finite. */
 void hsc__csv_number(hsc__string *out, double value);
 /* [low, high], null where there is none. */

@@ -348,15 +348,27 @@ static void add_tokenizer(hsc__string *out, const hsc_tokenizer *tokenizer, cons
     add_special(out, tokenizer);
 }
 
-static void add_tensor_line(hsc__string *out, const hsc_tensor_info *t)
+static void add_tensor_row(hsc__string *cells, const hsc_tensor_info *t)
 {
-    hsc__string_printf(out, "  %-8s ", t->dtype_name);
-    for (int d = 0; d < t->n_dims; d++) hsc__string_printf(out, "[%lld]", (long long)t->shape[d]);
-    hsc__string_printf(out, "%s  ", t->n_dims ? "" : "[]");
-    hsc__text_label(out, t->name, strlen(t->name));
-    hsc__string_text(out, "  ");
-    add_bytes(out, t->n_bytes);
+    hsc__text_label(cells, t->name, strlen(t->name));
+    hsc__string_printf(cells, "\t%s\t", t->dtype_name);
+    for (int d = 0; d < t->n_dims; d++) hsc__string_printf(cells, "[%lld]", (long long)t->shape[d]);
+    hsc__string_text(cells, t->n_dims ? "\t" : "[]\t");
+    add_bytes(cells, t->n_bytes);
+    hsc__string_text(cells, "\t");
+}
+
+static void add_tensors(hsc__string *out, const hsc_model *model)
+{
+    static const hsc__column columns[] = {
+        {.head = "name"}, {.head = "type"}, {.head = "shape"}, {.head = "size", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     hsc__string_text(out, "\n");
+    for (size_t i = 0; i < hsc_model_n_tensors(model); i++) {
+        hsc_tensor_info t;
+        if (hsc_model_tensor(model, i, &t) == HSC_OK) add_tensor_row(&table.cells, &t);
+    }
+    hsc__cli_table(out, &table);
 }
 
 static int print_text(const values *v, const hsc__opened *opened, const sums *s, const forecast *f)
@@ -373,11 +385,8 @@ static int print_text(const values *v, const hsc__opened *opened, const sums *s,
     for (size_t i = 0; hsc_model_warning(opened->model, i); i++)
         hsc__string_printf(&out, "warning       %s\n", hsc_model_warning(opened->model, i));
     hsc__string_printf(&out, "tensors       %zu\n", hsc_model_n_tensors(opened->model));
-    for (size_t i = 0; v->tensors && i < hsc_model_n_tensors(opened->model); i++) {
-        hsc_tensor_info t;
-        if (hsc_model_tensor(opened->model, i, &t) == HSC_OK) add_tensor_line(&out, &t);
-    }
-    return hsc__cli_write_string(&out);
+    if (v->tensors) add_tensors(&out, opened->model);
+    return hsc__cli_show(&out);
 }
 
 /* ------------------------------------------------------------------------------------------------------- JSON ---- */

@@ -191,11 +191,10 @@ static hsc_status run(void *user, const char *text, hsc_error *err)
 /* ----------------------------------------------------------------------------------------------------- output ---- */
 
 /* "embedding", "layer 5 (L4)": what stage s comes out of. */
-static void add_stage(hsc__string *out, int stage)
+static void cell_stage(hsc__string *cells, int stage)
 {
-    char name[32];
-    if (stage) snprintf(name, sizeof name, "layer %d (L%d)", stage, stage - 1);
-    hsc__string_printf(out, "%-14s", stage ? name : "embedding");
+    if (stage) hsc__string_printf(cells, "layer %d (L%d)\t", stage, stage - 1);
+    else hsc__string_text(cells, "embedding\t");
 }
 
 static double probability(const hsc_lens *l, size_t at, float logit)
@@ -242,21 +241,46 @@ static hsc_status show_map(const job *j, const char *path, hsc__string *out, hsc
     return status;
 }
 
-static void add_row(const job *j, hsc__string *out, int stage)
+static void add_row(const job *j, hsc__string *cells, int stage)
 {
     const hsc_lens *l = &j->lens;
     size_t at = (size_t)stage * (size_t)l->n_pos + (size_t)j->r.pos, words = (size_t)l->n_words;
-    add_stage(out, stage);
-    hsc__string_printf(out, " %7.3f", l->kl[at]);
+    cell_stage(cells, stage);
+    hsc__cell_number(cells, 3, l->kl[at]);
     for (size_t i = 0; i < words; i++)
-        hsc__string_printf(out, "  %6.4f %6d", probability(l, at, l->word_logits[at * words + i]),
+        hsc__string_printf(cells, "%6.4f %6d\t", probability(l, at, l->word_logits[at * words + i]),
                            l->word_ranks[at * words + i] + 1);
     for (int i = 0; i < l->top_k; i++) {
         size_t k = at * (size_t)l->top_k + (size_t)i;
-        hsc__string_printf(out, "  %.2f ", probability(l, at, l->top_logits[k]));
-        hsc__add_word(out, &j->r.opened, l->top[k]);
+        hsc__string_printf(cells, "%.2f ", probability(l, at, l->top_logits[k]));
+        hsc__add_word(cells, &j->r.opened, l->top[k]);
+        hsc__string_text(cells, "\t");
     }
-    hsc__string_text(out, "\n");
+}
+
+/* What each layer would say: a column for each --word and for each of the likeliest. */
+static hsc_status add_table(const job *j, hsc__string *out, hsc_error *err)
+{
+    size_t n = 0, n_words = (size_t)j->v->words.n, n_columns = 2 + n_words + (size_t)j->lens.top_k;
+    hsc__column *columns = hsc__calloc(n_columns, sizeof *columns);
+    hsc__string *heads = hsc__calloc(n_words + 1, sizeof *heads);
+    hsc__table table = {columns, n_columns, 1, {0}};
+    hsc_status status = columns && heads ? HSC_OK : hsc__fail_memory(err, n_columns * sizeof *columns, "a table");
+    if (status == HSC_OK) {
+        columns[n++].head = "after";
+        columns[n++] = (hsc__column){.head = "KL", .right = true};
+        for (size_t i = 0; i < n_words; i++) {
+            hsc__add_word(&heads[i], &j->r.opened, j->words[i]);
+            columns[n++] = (hsc__column){.head = heads[i].data, .right = true};
+        }
+        if (n < n_columns) columns[n].head = "likeliest";
+        for (int s = 0; s < j->lens.n_stages; s++) add_row(j, &table.cells, s);
+        hsc__cli_table(out, &table);
+    }
+    for (size_t i = 0; heads && i < n_words; i++) hsc__string_free(&heads[i]);
+    hsc__free(heads);
+    hsc__free(columns);
+    return status;
 }
 
 static hsc_status add_text(const job *j, hsc__string *out, hsc_error *err)
@@ -266,16 +290,7 @@ static hsc_status add_text(const job *j, hsc__string *out, hsc_error *err)
     hsc__text_repr(out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
     hsc__string_printf(out, ": KL to what the model ends with (nats)%s, the likeliest words with their probability\n",
                        j->v->words.n ? ", probability and rank of each --word" : "");
-    hsc__string_printf(out, "%-14s %7s", "after", "KL");
-    for (int i = 0; i < j->v->words.n; i++) {
-        hsc__string word = {0};
-        hsc__add_word(&word, &j->r.opened, j->words[i]);
-        int cells = word.failed ? 0 : hsc__text_cells(word.data, word.n);
-        if (!word.failed) hsc__string_printf(out, "  %*s%s", cells < 13 ? 13 - cells : 0, "", word.data);
-        hsc__string_free(&word);
-    }
-    hsc__string_text(out, "\n");
-    for (int s = 0; s < j->lens.n_stages; s++) add_row(j, out, s);
+    HSC_TRY(add_table(j, out, err));
     hsc__string_text(out, "\n");
     return show_map(j, NULL, out, err);
 }
@@ -381,19 +396,21 @@ static void add_pairs(const job *j, hsc__string *out)
     hsc__string_printf(out, "%s: logit lens, compute %s\n", j->r.opened.name,
                        hsc_compute_name((hsc_compute)j->v->r.compute));
     hsc__items_describe(out, &j->items, j->n_clusters);
-    hsc__string_printf(out,
-                       "lead: logit of the right answer minus that of the wrong one at the last token; right: texts "
-                       "where it leads\n%-14s %8s",
-                       "after", "lead");
-    if (j->n_clusters > 1) hsc__string_printf(out, "  %18s", "95 % interval");
-    hsc__string_text(out, "  right\n");
+    hsc__string_text(out, "lead: logit of the right answer minus that of the wrong one at the last token; right: texts "
+                          "where it leads\n");
+    const hsc__column columns[] = {{.head = "after"},
+                                   {.head = "lead", .right = true},
+                                   {.head = j->n_clusters > 1 ? "95 % interval" : "", .right = true},
+                                   {.head = "right", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     for (int s = 0; s < j->n_stages; s++) {
         const lead *l = &j->leads[s];
-        add_stage(out, s);
-        hsc__string_printf(out, " %+8.3f", l->mean);
-        if (j->n_clusters > 1) hsc__string_printf(out, "  [%+7.3f, %+7.3f]", l->ci.low, l->ci.high);
-        hsc__string_printf(out, "  %5.1f %%\n", 100.0 * l->n_right / (double)j->items.n);
+        cell_stage(&table.cells, s);
+        hsc__string_printf(&table.cells, "%+.3f\t", l->mean);
+        if (j->n_clusters > 1) hsc__string_printf(&table.cells, "[%+7.3f, %+7.3f]", l->ci.low, l->ci.high);
+        hsc__string_printf(&table.cells, "\t%.1f %%\t", 100.0 * l->n_right / (double)j->items.n);
     }
+    hsc__cli_table(out, &table);
 }
 
 static void pairs_csv(const job *j, hsc__string *out)

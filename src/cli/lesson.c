@@ -120,9 +120,11 @@ static const lesson *find(const char *word)
 
 static int list(void)
 {
-    for (int i = 0; i < N_LESSONS; i++) printf("%2d  %-15s %s\n", i + 1, lessons[i].name, lessons[i].about);
-    printf("\n'headscope lesson N' runs one, 'headscope lesson --all' all of them.\n");
-    return HSC__EXIT_OK;
+    hsc__string out = {0};
+    for (int i = 0; i < N_LESSONS; i++)
+        hsc__string_printf(&out, "%2d  %-15s %s\n", i + 1, lessons[i].name, lessons[i].about);
+    hsc__string_text(&out, "\n'headscope lesson N' runs one, 'headscope lesson --all' all of them.\n");
+    return hsc__cli_show(&out);
 }
 
 static int run(const lesson *l, char *model)

@@ -485,11 +485,11 @@ static int show(const hsc__look *look)
     if (o->json) return hsc__json_print(v->json(look));
     if (o->heatmap) {
         hsc_status status = hsc__look_heatmaps(look, &out, &err);
-        int result = hsc__cli_write_string(&out);
+        int result = hsc__cli_show(&out);
         return status != HSC_OK ? hsc__cli_fail(&err) : result;
     }
     (o->csv ? v->csv : v->text)(look, &out);
-    return hsc__cli_write_string(&out);
+    return o->csv ? hsc__cli_write_string(&out) : hsc__cli_show(&out);
 }
 
 /* -------------------------------------------------------------------------------------------------------- main ---- */

@@ -2,6 +2,7 @@
  * The overview of `headscope look`: a grid of layers and heads, one letter each for what the head mostly does, and the
  * strongest links that are not to the first token, the token itself or the one before it.
  */
+#include "cli/heads.h"
 #include "cli/look.h"
 
 #include "plot/table.h"
@@ -93,13 +94,11 @@ typedef struct grid_layout {
     bool brief; /* rows are "L13" instead of "layer 14 (L13)" */
 } grid_layout;
 
-/* A grid that is wider than the terminal gets short names of its layers; what is still too wide goes on below. A file
- * or a pipe has no width. */
+/* A grid that is wider than the terminal gets short names of its layers; what is still too wide goes on below. */
 static grid_layout lay_out(const hsc__look *look)
 {
     grid_layout grid = {
         .cell = digits(look->n_heads - 1) + 2, .label = 2 * digits(look->n_layers) + 10, .n_across = look->n_heads};
-    if (!hsc__cli_terminal(stdout)) return grid;
     int width = hsc__cli_width();
     if (grid.label + look->n_heads * grid.cell <= width) return grid;
     grid.brief = true;
@@ -163,32 +162,23 @@ static int chosen_links(const hsc__look *look, hsc_link *out)
 
 static void add_links(const hsc__look *look, hsc__string *out)
 {
-    enum { COLUMNS = 4 };
-    static const hsc__column columns[COLUMNS] = {
-        {NULL, false, 0}, {NULL, false, 40}, {NULL, false, 40}, {NULL, true, 0}};
+    static const hsc__column columns[] = {
+        {.head = NULL}, {.max_cells = 40, .least_cells = 8}, {.max_cells = 40, .least_cells = 11}, {.right = true}};
     hsc_link links[HSC__LOOK_LINKS];
     int n = chosen_links(look, links);
     if (n == 0) return;
     hsc__string_printf(out, "\nstrongest links but those to %s\n",
                        look->side == HSC__LOOK_CROSS ? "the last token of the source"
                                                      : "the first token, to itself, to the one before");
-    hsc__string *text = hsc__calloc((size_t)n * COLUMNS, sizeof *text);
-    const char **rows = hsc__calloc((size_t)n * COLUMNS, sizeof *rows);
-    for (int i = 0; text && rows && i < n; i++) {
-        hsc__string *cell = &text[i * COLUMNS];
-        hsc__look_name_head(&cell[0], links[i].layer, links[i].head);
-        hsc__look_repr(&cell[1], &look->first.tokens, links[i].query);
-        hsc__string_printf(&cell[1], " (%d)", links[i].query);
-        hsc__string_text(&cell[2], "-> ");
-        hsc__look_repr(&cell[2], look->first.keys, links[i].key);
-        hsc__string_printf(&cell[2], " (%d)", links[i].key);
-        hsc__string_printf(&cell[3], "%.2f", (double)links[i].weight);
-        for (int c = 0; c < COLUMNS; c++) rows[i * COLUMNS + c] = cell[c].failed ? NULL : cell[c].data;
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
+    for (int i = 0; i < n; i++) {
+        hsc__cell_head_name(&table.cells, links[i].layer, links[i].head);
+        hsc__look_repr(&table.cells, &look->first.tokens, links[i].query);
+        hsc__string_printf(&table.cells, " (%d)\t-> ", links[i].query);
+        hsc__look_repr(&table.cells, look->first.keys, links[i].key);
+        hsc__string_printf(&table.cells, " (%d)\t%.2f\t", links[i].key, (double)links[i].weight);
     }
-    if (!text || !rows || hsc__table_write(out, columns, COLUMNS, rows, (size_t)n, NULL) != HSC_OK) out->failed = true;
-    for (int i = 0; text && i < n * COLUMNS; i++) hsc__string_free(&text[i]);
-    hsc__free(text);
-    hsc__free(rows);
+    hsc__cli_table(out, &table);
 }
 
 void hsc__look_overview_text(const hsc__look *look, hsc__string *out)

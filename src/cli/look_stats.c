@@ -145,26 +145,27 @@ static int make_groups(const hsc__look *look, group *groups)
 static void add_row(const hsc__look *look, const group *groups, int n_groups, int layer, int head, hsc__string *cells)
 {
     const hsc__look_stats *s = stats_of(look, layer, head);
-    const double means[] = {s->entropy, s->first, s->self, s->prev};
-    hsc__look_name_head(cells++, layer, head);
-    for (int i = 0; i < 4; i++) hsc__string_printf(cells++, "%.2f", means[i]);
+    hsc__string_printf(cells, "L%dH%d\t%.2f\t%.2f\t%.2f\t%.2f\t", layer, head, s->entropy, s->first, s->self, s->prev);
     for (int i = 0; i < n_groups; i++) {
         double sum = 0;
         for (int b = groups[i].first; b <= groups[i].last; b++) sum += s->distance[b];
-        hsc__string_printf(cells++, "%.2f", sum);
+        hsc__string_printf(cells, "%.2f\t", sum);
     }
     hsc__look_repr(cells, &look->first.tokens, s->most);
-    hsc__string_printf(cells, " (%d) %.2f", s->most, s->received);
+    hsc__string_printf(cells, " (%d) %.2f\t", s->most, s->received);
 }
 
 static int make_columns(const group *groups, int n_groups, hsc__column *columns)
 {
-    static const hsc__column single[] = {
-        {"head", false, 0}, {"entropy", true, 0}, {"first", true, 0}, {"self", true, 0}, {"prev", true, 0}};
+    static const hsc__column single[] = {{.head = "head"},
+                                         {.head = "entropy", .right = true},
+                                         {.head = "first", .right = true},
+                                         {.head = "self", .right = true},
+                                         {.head = "prev", .right = true}};
     enum { N_SINGLE = sizeof single / sizeof single[0] };
     memcpy(columns, single, sizeof single);
-    for (int i = 0; i < n_groups; i++) columns[N_SINGLE + i] = (hsc__column){groups[i].name, true, 0};
-    columns[N_SINGLE + n_groups] = (hsc__column){"receives most", false, 40};
+    for (int i = 0; i < n_groups; i++) columns[N_SINGLE + i] = (hsc__column){.head = groups[i].name, .right = true};
+    columns[N_SINGLE + n_groups] = (hsc__column){.head = "receives most", .max_cells = 40};
     return N_SINGLE + n_groups + 1;
 }
 
@@ -172,27 +173,14 @@ static void add_table(const hsc__look *look, hsc__string *out)
 {
     group groups[HSC__LOOK_MAX_BINS];
     hsc__column columns[MAX_COLUMNS];
-    int n_groups = make_groups(look, groups), n_columns = make_columns(groups, n_groups, columns);
-    size_t most = (size_t)look->n_layers * (size_t)look->n_heads * (size_t)n_columns, n = 0;
-    hsc__string *text = hsc__calloc(most, sizeof *text);
-    const char **cells = hsc__calloc(most, sizeof *cells);
-    for (int layer = 0; text && cells && layer < look->n_layers; layer++) {
+    int n_groups = make_groups(look, groups);
+    hsc__table table = {columns, (size_t)make_columns(groups, n_groups, columns), 1, {0}};
+    for (int layer = 0; layer < look->n_layers; layer++) {
         for (int head = 0; head < look->n_heads; head++) {
-            if (!hsc__look_chosen(look, layer, head)) continue;
-            add_row(look, groups, n_groups, layer, head, &text[n]);
-            n += (size_t)n_columns;
+            if (hsc__look_chosen(look, layer, head)) add_row(look, groups, n_groups, layer, head, &table.cells);
         }
     }
-    for (size_t i = 0; text && cells && i < n; i++) {
-        if (text[i].failed) out->failed = true;
-        cells[i] = text[i].data;
-    }
-    if (!text || !cells ||
-        hsc__table_write(out, columns, (size_t)n_columns, cells, n / (size_t)n_columns, NULL) != HSC_OK)
-        out->failed = true;
-    for (size_t i = 0; text && i < n; i++) hsc__string_free(&text[i]);
-    hsc__free(text);
-    hsc__free(cells);
+    hsc__cli_table(out, &table);
 }
 
 void hsc__look_stats_text(const hsc__look *look, hsc__string *out)

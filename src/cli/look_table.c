@@ -43,16 +43,33 @@ static bool names_layers(const hsc__look *look)
 
 /* ------------------------------------------------------------------------------------------------ head by head ---- */
 
+/* "' it' attends most to " */
+static void add_asked(const hsc__look *look, hsc__string *out)
+{
+    bool forward = look->mode == HSC__LOOK_QUERY;
+    if (forward) hsc__look_repr(out, &look->first.tokens, look->first.query);
+    else hsc__look_repr(out, look->first.keys, look->first.key);
+    hsc__string_text(out, forward ? " attends most to " : " is looked at most by ");
+}
+
+/* Whether there is no room for what was asked in the line of every head: it then stands above them all. */
+static bool is_narrow(const hsc__look *look)
+{
+    enum { HEAD_CELLS = 9, BEST_CELLS = WIDTH + 7 };
+    hsc__string asked = {0};
+    add_asked(look, &asked);
+    int cells = asked.failed ? 0 : hsc__text_cells(asked.data, asked.n);
+    hsc__string_free(&asked);
+    return HEAD_CELLS + cells + BEST_CELLS > hsc__cli_width();
+}
+
 static void add_head(const hsc__look *look, hsc__string *out, int layer, int head)
 {
     hsc_key_weight best[HSC__LOOK_MAX_TOP];
     hsc__string lead = {0};
     int n = hsc__look_best(look, layer, head, hsc__look_top(look, 1), best);
-    bool forward = look->mode == HSC__LOOK_QUERY;
     hsc__string_printf(&lead, "head %2d: ", head);
-    if (forward) hsc__look_repr(&lead, &look->first.tokens, look->first.query);
-    else hsc__look_repr(&lead, look->first.keys, look->first.key);
-    hsc__string_text(&lead, forward ? " attends most to " : " is looked at most by ");
+    if (!is_narrow(look)) add_asked(look, &lead);
     add_line(out, look, &lead, best, n);
     hsc__string_free(&lead);
 }
@@ -60,6 +77,10 @@ static void add_head(const hsc__look *look, hsc__string *out, int layer, int hea
 void hsc__look_heads_text(const hsc__look *look, hsc__string *out)
 {
     hsc__look_header(look, out);
+    if (is_narrow(look)) {
+        add_asked(look, out);
+        out->data[out->n - 1] = '\n';
+    }
     for (int layer = 0; layer < look->n_layers; layer++) {
         bool named = !names_layers(look);
         for (int head = 0; head < look->n_heads; head++) {

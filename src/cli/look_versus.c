@@ -4,13 +4,14 @@
  * both. In cross-attention queries are matched among the targets and keys among the sources. A head's move is half the
  * sum of |w1 - w2| over the keys (total variation): the share of its weight that went elsewhere.
  */
+#include "cli/heads.h"
 #include "cli/look.h"
 
 #include "plot/table.h"
 
 #include <string.h>
 
-enum { COLUMNS = 4, SHOWN_TOKENS = 6 };
+enum { SHOWN_TOKENS = 6 };
 
 /* What one head did. Weights of a key that a text does not have are 0. */
 typedef struct move {
@@ -213,32 +214,32 @@ static void add_unchanged(const hsc__look *look, hsc__string *out)
                        n_moved ? "not 0, which is a fault of headscope" : "exactly 0");
 }
 
-static void add_key(hsc__string *out, const hsc__look_pass *pass, int pos, const float *weights)
+/* A key, and its weights in the two texts; empty cells where there is none. */
+static void add_key(hsc__string *cells, const hsc__look_pass *pass, int pos, const float *weights)
 {
-    if (pos < 0) return;
-    hsc__look_repr(out, pass->keys, pos);
-    hsc__string_printf(out, " (%d) %.2f -> %.2f", pos, (double)weights[0], (double)weights[1]);
+    if (pos >= 0) {
+        hsc__look_repr(cells, pass->keys, pos);
+        hsc__string_printf(cells, " (%d)\t%.2f -> %.2f", pos, (double)weights[0], (double)weights[1]);
+    }
+    hsc__string_text(cells, pos >= 0 ? "\t" : "\t\t");
 }
 
 static void add_moves(const hsc__look *look, const move *moves, int n, hsc__string *out)
 {
-    static const hsc__column columns[COLUMNS] = {
-        {"head", false, 0}, {"moved", true, 0}, {"left", false, 40}, {"went to", false, 40}};
-    hsc__string *text = hsc__calloc((size_t)n * COLUMNS, sizeof *text);
-    const char **cells = hsc__calloc((size_t)n * COLUMNS, sizeof *cells);
-    for (int i = 0; text && cells && i < n; i++) {
-        hsc__string *row = &text[i * COLUMNS];
-        hsc__look_name_head(&row[0], moves[i].layer, moves[i].head);
-        hsc__string_printf(&row[1], "%.2f", moves[i].moved);
-        add_key(&row[2], &look->first, moves[i].left, moves[i].left_weights);
-        add_key(&row[3], &look->second, moves[i].went, moves[i].went_weights);
-        for (int c = 0; c < COLUMNS; c++) cells[i * COLUMNS + c] = row[c].failed ? NULL : row[c].data;
+    static const hsc__column columns[] = {{.head = "head"},
+                                          {.head = "moved", .right = true},
+                                          {.head = "left", .max_cells = 40, .least_cells = 10},
+                                          {.head = "", .right = true},
+                                          {.head = "went to", .max_cells = 40, .least_cells = 10},
+                                          {.head = "", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
+    for (int i = 0; i < n; i++) {
+        hsc__cell_head(&table.cells, moves[i].layer, moves[i].head);
+        hsc__string_printf(&table.cells, "%.2f\t", moves[i].moved);
+        add_key(&table.cells, &look->first, moves[i].left, moves[i].left_weights);
+        add_key(&table.cells, &look->second, moves[i].went, moves[i].went_weights);
     }
-    if (!text || !cells || hsc__table_write(out, columns, COLUMNS, cells, (size_t)n, NULL) != HSC_OK)
-        out->failed = true;
-    for (int i = 0; text && i < n * COLUMNS; i++) hsc__string_free(&text[i]);
-    hsc__free(text);
-    hsc__free(cells);
+    hsc__cli_table(out, &table);
 }
 
 void hsc__look_versus_text(const hsc__look *look, hsc__string *out)

@@ -61,21 +61,30 @@ static int unknown(const char *name)
 
 static int print_overview(void)
 {
-    printf("Usage: headscope COMMAND [options]\n\n"
-           "Runs a transformer and shows what every attention head looks at.\n");
+    enum { MOST_WIDTH = 80 };
+    hsc__string out = {0};
+    hsc__string_text(&out, "Usage: headscope COMMAND [options]\n\n"
+                           "Runs a transformer and shows what every attention head looks at.\n");
     for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (i == 0 || strcmp(commands[i].group, commands[i - 1].group) != 0) printf("\n%s:\n", commands[i].group);
-        printf("  %-10s  %s\n", commands[i].name, commands[i].help);
+        if (i == 0 || strcmp(commands[i].group, commands[i - 1].group) != 0)
+            hsc__string_printf(&out, "\n%s:\n", commands[i].group);
+        hsc__string_printf(&out, "  %-10s  %s\n", commands[i].name, commands[i].help);
     }
-    printf("\n'headscope COMMAND --help' shows a command's options with examples;\n"
-           "'headscope --version' shows the version and the instruction set in use.\n"
-           "HEADSCOPE_MODEL names the model for commands without -m; HEADSCOPE_ISA forces\n"
-           "an instruction set (ref, avx2, avx512, neon).\n\n"
-           "A layer is counted from 1 and a head from 0, followed by the short name that\n"
-           "counts both from 0: layer 5, head 3 (L4H3). Positions count from 0.\n\n"
-           "Exit status: 0 done; 1 a file or the model shows a fault; 2 the arguments do;\n"
-           "130 Ctrl-C.\n");
-    return HSC__EXIT_OK;
+    hsc__string_text(
+        &out,
+        "\n'headscope COMMAND --help' shows a command's options with examples; 'headscope --version' shows the version "
+        "and the instruction set in use. HEADSCOPE_MODEL names the model for commands without -m; HEADSCOPE_ISA forces "
+        "an instruction set (ref, avx2, avx512, neon). COLUMNS sets how wide texts and tables are; a pipe or a file "
+        "gets 80.\n\n"
+        "A layer is counted from 1 and a head from 0, followed by the short name that counts both from 0: layer 5, "
+        "head "
+        "3 (L4H3). Positions count from 0.\n\n"
+        "Exit status: 0 done; 1 a file or the model shows a fault; 2 the arguments do; 130 Ctrl-C.\n");
+    hsc__string folded = {0};
+    if (!out.failed)
+        hsc__text_fold(&folded, out.data, out.n, hsc__cli_width() < MOST_WIDTH ? hsc__cli_width() : MOST_WIDTH, 0);
+    hsc__string_free(&out);
+    return hsc__cli_write_string(&folded);
 }
 
 static int print_help_of(const entry *command)

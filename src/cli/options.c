@@ -279,28 +279,23 @@ static int set_value(const target *t)
 
 /* ------------------------------------------------------------------------------------------------------- help ---- */
 
-/* Prints words from `column` on, broken before HELP_WIDTH and continued at `indent`; a '\n' begins a paragraph. */
-static void wrap(const char *text, int column, int indent)
+/* Prints a text whose first line begins at the cell `indent`, where the cursor is, and whose others are led there; a
+ * '\n' begins a paragraph. */
+static void wrap(const char *text, int indent)
 {
-    bool fresh = true;
-    while (*text) {
-        size_t n = strcspn(text, " \n");
-        int cells = hsc__text_cells(text, n);
-        if (!fresh && column + 1 + cells > HELP_WIDTH) {
-            printf("\n%*s", indent, "");
-            column = indent;
-            fresh = true;
-        }
-        column += printf("%s%.*s", fresh ? "" : " ", (int)n, text) - (int)n + cells;
-        text += n;
-        fresh = *text == '\n';
-        if (fresh) {
-            printf("\n\n%*s", indent, "");
-            column = indent;
-        }
-        text += strspn(text, " \n");
+    int width = hsc__cli_width() < HELP_WIDTH ? hsc__cli_width() : HELP_WIDTH;
+    hsc__string folded = {0};
+    for (const char *end; *text; text = end + (*end == '\n')) {
+        end = text + strcspn(text, "\n");
+        hsc__text_fold(&folded, text, (size_t)(end - text), width - indent, 0);
+        if (*end) hsc__string_text(&folded, "\n\n");
     }
-    putchar('\n');
+    for (const char *line = folded.failed ? NULL : folded.data; line && *line;) {
+        size_t n = strcspn(line, "\n");
+        printf("%*s%.*s\n", n && line != folded.data ? indent : 0, "", (int)n, line);
+        line += n + (line[n] == '\n');
+    }
+    hsc__string_free(&folded);
 }
 
 static void print_option(const hsc__option *o)
@@ -316,7 +311,7 @@ static void print_option(const hsc__option *o)
         n = 0;
     }
     printf("%*s", HELP_INDENT - n, "");
-    wrap(o->help, HELP_INDENT, HELP_INDENT);
+    wrap(o->help, HELP_INDENT);
 }
 
 static void print_lines(const char *text, const char *first, const char *rest)
@@ -336,7 +331,7 @@ static int print_help(const hsc__command *command)
     snprintf(rest, sizeof rest, "       headscope %s ", command->name);
     print_lines(command->usage, first, rest);
     putchar('\n');
-    wrap(command->about, 0, 0);
+    wrap(command->about, 0);
     if (command->options[0].kind != HSC__OPT_HEADING) printf("\nOptions:\n");
     for (size_t i = 0; i < command->n_options; i++) print_option(&command->options[i]);
     print_option(&(hsc__option){"help", 'h', HSC__OPT_FLAG, NULL, 0, 0, 0, "Print this."});

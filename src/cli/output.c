@@ -122,6 +122,19 @@ int hsc__cli_finish(int status)
     return status == HSC__EXIT_OK ? HSC__EXIT_FAILED : status;
 }
 
+int hsc__cli_width_of(FILE *stream)
+{
+    enum { DEFAULT_WIDTH = 80, MOST_WIDTH = 10000 };
+    const char *columns = getenv("COLUMNS");
+    char *end;
+    long width = columns ? strtol(columns, &end, 10) : 0;
+    struct winsize size;
+    if (columns && *end) width = 0;
+    if (width <= 0 && ioctl(fileno(stream), TIOCGWINSZ, &size) == 0) width = size.ws_col;
+    if (width <= 0) width = DEFAULT_WIDTH;
+    return (int)(width > MOST_WIDTH ? MOST_WIDTH : width);
+}
+
 static void HSC_PRINTF(2, 0) say(const char *prefix, const char *format, va_list args)
 {
     char text[sizeof((hsc_error *)0)->message];
@@ -130,7 +143,13 @@ static void HSC_PRINTF(2, 0) say(const char *prefix, const char *format, va_list
     if (vsnprintf(text, sizeof text, format, args) < 0) text[0] = '\0';
     hsc__fail(&tidy, HSC_OK, 0, "%s", text);
     fflush(stdout); /* both may be one terminal or file: keep the order */
-    fprintf(stderr, "%s%s\n", prefix, tidy.message);
+    hsc__string line = {0}, folded = {0};
+    hsc__string_printf(&line, "%s%s", prefix, tidy.message);
+    if (!line.failed)
+        hsc__text_fold(&folded, line.data, line.n, hsc__cli_terminal(stderr) ? hsc__cli_width_of(stderr) : 0, 2);
+    fprintf(stderr, "%s\n", folded.failed || !folded.n ? tidy.message : folded.data);
+    hsc__string_free(&line);
+    hsc__string_free(&folded);
 }
 
 void hsc__cli_error(const char *format, ...)
@@ -196,9 +215,7 @@ bool hsc__cli_colours(FILE *stream)
 
 int hsc__cli_width(void)
 {
-    struct winsize size;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    return 80;
+    return hsc__cli_width_of(stdout);
 }
 
 void hsc__cli_progress(const char *format, ...)
@@ -237,4 +254,18 @@ int hsc__cli_write_string(hsc__string *text)
     if (!failed) hsc__cli_write(text->data, text->n);
     hsc__string_free(text);
     return failed ? hsc__cli_no_memory() : HSC__EXIT_OK;
+}
+
+int hsc__cli_show(hsc__string *text)
+{
+    hsc__string folded = {0};
+    if (!text->failed) hsc__text_fold(&folded, text->data, text->n, hsc__cli_width(), 2);
+    if (text->failed) folded.failed = true;
+    hsc__string_free(text);
+    return hsc__cli_write_string(&folded);
+}
+
+void hsc__cli_table(hsc__string *out, hsc__table *table)
+{
+    if (hsc__table_write(out, table, hsc__cli_width(), NULL) != HSC_OK) out->failed = true;
 }

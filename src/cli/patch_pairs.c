@@ -168,23 +168,30 @@ static void add_table(const carrying *c, hsc__string *out)
     int n = c->j->options->top < c->n_heads ? c->j->options->top : c->n_heads, per = c->j->opened.config->n_heads;
     hsc__string_printf(out, "\nThe %d head%s of %d that carr%s most:\n", n, HSC__PLURAL(n), c->n_heads,
                        n == 1 ? "ies" : "y");
-    hsc__string_printf(out, "head   indirect         95%% interval  share  direct         95%% interval%s\n",
-                       tests->effects ? "   p_fwer" : "");
+    const hsc__column columns[] = {{.head = "head"},
+                                   {.head = "indirect", .right = true},
+                                   {.head = "95% interval", .right = true},
+                                   {.head = "share", .right = true},
+                                   {.head = "direct", .right = true},
+                                   {.head = "95% interval", .right = true},
+                                   {.head = tests->effects ? "p_fwer" : "", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     for (int i = 0; i < n; i++) {
         int h = c->order[i], d = FIRST + c->n_heads + h;
-        hsc__add_head(out, h / per, h % per);
-        hsc__add_number(out, 7, 3, c->means[FIRST + h]);
-        hsc__add_interval(out, c->interval[FIRST + h]);
-        hsc__add_number(out, 6, 3, c->means[FIRST + h] / c->means[TOTAL]);
-        hsc__add_number(out, 7, 3, c->means[d]);
-        hsc__add_interval(out, c->interval[d]);
-        if (tests->effects) hsc__add_p(out, 8, tests->effects[h].p_fwer);
-        hsc__string_text(out, "\n");
+        hsc__cell_head(&table.cells, h / per, h % per);
+        hsc__cell_number(&table.cells, 3, c->means[FIRST + h]);
+        hsc__cell_interval(&table.cells, c->interval[FIRST + h]);
+        hsc__cell_number(&table.cells, 3, c->means[FIRST + h] / c->means[TOTAL]);
+        hsc__cell_number(&table.cells, 3, c->means[d]);
+        hsc__cell_interval(&table.cells, c->interval[d]);
+        if (tests->effects) hsc__cell_p(&table.cells, tests->effects[h].p_fwer);
+        else hsc__string_text(&table.cells, "\t");
     }
+    hsc__cli_table(out, &table);
     hsc__string_printf(
         out,
         "\nindirect: a prompt with the head as it is in the twin; direct: the twin with the head as it is "
-        "in the prompt;\nboth less the prompt as it is. p_fwer: of the indirect effect. This is the top of a search "
+        "in the prompt; both less the prompt as it is. p_fwer: of the indirect effect. This is the top of a search "
         "through %d heads%s.\n",
         c->n_heads, tests->held ? "" : ": test them on other pairs, or with --holdout 0.5");
     hsc__sweep_add_held_out(tests, name_head, c, out);
@@ -275,7 +282,7 @@ static int show(const carrying *c)
     if (plot && show_map(c, plot, NULL, &err) != HSC_OK) return hsc__cli_fail(&err);
     if (c->j->options->json) return print_json(c);
     if (c->j->options->csv) return print_csv(c);
-    if (add_text(c, &out, &err) == HSC_OK) return hsc__cli_write_string(&out);
+    if (add_text(c, &out, &err) == HSC_OK) return hsc__cli_show(&out);
     hsc__string_free(&out);
     return hsc__cli_fail(&err);
 }

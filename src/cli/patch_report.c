@@ -170,7 +170,7 @@ int hsc__patch_print(const hsc__patch *j)
     hsc_status status = show_map(j, NULL, &out, &err);
     if (status == HSC_OK) add_top(j, &out);
     if (status == HSC_OK && j->options->plot) status = show_map(j, j->options->plot, NULL, &err);
-    if (status == HSC_OK) return hsc__cli_write_string(&out);
+    if (status == HSC_OK) return hsc__cli_show(&out);
     hsc__string_free(&out);
     return hsc__cli_fail(&err);
 }

@@ -81,9 +81,12 @@ static int print(const hsc__reading_steps *steps, const hsc__reading_options *o,
     hsc_status status = o->plot ? steps->map(job, o->plot, NULL, &err) : HSC_OK;
     if (status != HSC_OK) return hsc__cli_fail(&err);
     if (o->json) return hsc__json_print(steps->json(job));
-    if (o->csv) steps->csv(job, &out);
-    else status = steps->text(job, &out, &err);
-    return hsc__answer(status, &out, &err);
+    if (o->csv) {
+        steps->csv(job, &out);
+        return hsc__answer(HSC_OK, &out, &err);
+    }
+    status = steps->text(job, &out, &err);
+    return hsc__answer_text(status, &out, &err);
 }
 
 int hsc__reading_main(const hsc__reading_steps *steps, int argc, char **argv, void *values, hsc__reading *r, void *job)
@@ -141,6 +144,13 @@ json_t *hsc__json_word(const hsc__opened *opened, hsc_token id)
 int hsc__answer(hsc_status status, hsc__string *out, const hsc_error *err)
 {
     if (status == HSC_OK) return hsc__cli_write_string(out);
+    hsc__string_free(out);
+    return hsc__cli_fail(err);
+}
+
+int hsc__answer_text(hsc_status status, hsc__string *out, const hsc_error *err)
+{
+    if (status == HSC_OK) return hsc__cli_show(out);
     hsc__string_free(out);
     return hsc__cli_fail(err);
 }

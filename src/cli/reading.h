@@ -79,6 +79,8 @@ json_t *hsc__json_word(const hsc__opened *opened, hsc_token id);
 /* Prints *out when status is HSC_OK, else frees it and says what is wrong. Returns the exit status. */
 int hsc__answer(hsc_status status, hsc__string *out, const hsc_error *err);
 /* The same for JSON. */
+/* The same with a text for people, folded. */
+int hsc__answer_text(hsc_status status, hsc__string *out, const hsc_error *err);
 int hsc__answer_json(hsc_status status, json_t *root, const hsc_error *err);
 
 #endif

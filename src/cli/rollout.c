@@ -114,7 +114,11 @@ static void add_table(const job *j, hsc__string *out)
 {
     int n = j->r.n_tokens, last = -1;
     const float *row = last_rollout(j) + (size_t)j->r.pos * (size_t)n;
-    hsc__string_printf(out, " rollout%s  mean weight  token\n", j->flow ? "    flow" : "");
+    const hsc__column columns[] = {{.head = "token", .max_cells = 40, .least_cells = 12},
+                                   {.head = "rollout", .right = true},
+                                   {.head = j->flow ? "flow" : "", .right = true},
+                                   {.head = "mean weight", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     for (int shown = 0; shown < j->v->r.top; shown++) {
         int best = -1;
         for (int k = 0; k < n; k++) {
@@ -122,13 +126,13 @@ static void add_table(const job *j, hsc__string *out)
             if (after && row[k] > 0 && (best < 0 || row[k] > row[best])) best = k;
         }
         if (best < 0) break;
-        hsc__string_printf(out, "%8.4f", (double)row[best]);
-        if (j->flow) hsc__string_printf(out, "%8.4f", j->flow[best]);
-        hsc__string_printf(out, "%13.4f  ", j->plain[best]);
-        hsc__text_repr(out, j->r.tokens.texts[best].bytes, j->r.tokens.texts[best].n);
-        hsc__string_printf(out, " at %d\n", best);
+        hsc__text_repr(&table.cells, j->r.tokens.texts[best].bytes, j->r.tokens.texts[best].n);
+        hsc__string_printf(&table.cells, " (%d)\t%.4f\t", best, (double)row[best]);
+        if (j->flow) hsc__string_printf(&table.cells, "%.4f", j->flow[best]);
+        hsc__string_printf(&table.cells, "\t%.4f\t", j->plain[best]);
         last = best;
     }
+    hsc__cli_table(out, &table);
 }
 
 static hsc_status add_text(const void *user, hsc__string *out, hsc_error *err)

@@ -103,24 +103,38 @@ typedef struct job {
 
 /* ------------------------------------------------------------------------------------------------------ sites ---- */
 
+/* The meaning stands in a column of its own, or below where that would be narrow. */
+static void describe_site(hsc__string *out, hsc_site site)
+{
+    enum { BEFORE = 55, BELOW = 6, NARROW = 40 };
+    char name[32];
+    hsc__string meaning = {0};
+    int room = hsc__cli_width() - BEFORE, left = room >= NARROW ? BEFORE : BELOW;
+    const char *words = hsc_site_meaning(site);
+    snprintf(name, sizeof name, "%s%s", hsc_site_name(site), hsc_site_per_layer(site) ? ".L" : "");
+    hsc__string_printf(out, left == BEFORE ? "  %-19s  %-30s" : "  %-19s  %s", name, hsc_site_shape(site));
+    hsc__text_fold(&meaning, words, strlen(words), hsc__cli_width() - left, 0);
+    for (const char *line = meaning.data; line && *line; line += strcspn(line, "\n") + (strchr(line, '\n') != NULL)) {
+        bool beside = line == meaning.data && left == BEFORE;
+        hsc__string_printf(out, "%s%*s%.*s", beside ? "" : "\n", beside ? 2 : left, "", (int)strcspn(line, "\n"), line);
+    }
+    if (meaning.failed) out->failed = true;
+    hsc__string_text(out, "\n");
+    hsc__string_free(&meaning);
+}
+
 static int print_sites(void)
 {
     hsc__string out = {0};
     hsc__string_text(&out, "Sites, in the order of the pass; .L stands for a layer from 0.\n\n");
-    for (int site = 0; site < HSC_N_SITES; site++) {
-        char name[32];
-        snprintf(name, sizeof name, "%s%s", hsc_site_name((hsc_site)site),
-                 hsc_site_per_layer((hsc_site)site) ? ".L" : "");
-        hsc__string_printf(&out, "  %-19s  %-30s  %s\n", name, hsc_site_shape((hsc_site)site),
-                           hsc_site_meaning((hsc_site)site));
-    }
+    for (int site = 0; site < HSC_N_SITES; site++) describe_site(&out, (hsc_site)site);
     hsc__string_text(
-        &out, "\nn_pos = n_query = n_key: the tokens of the text. A model without rotation has no rot_q and\n"
-              "rot_k, one without a gate no mlp_up, one without positions in the embedding no pos_embed.\n"
-              "An encoder-decoder has three attentions: enc_ sites are the encoder's, over the n_source tokens of\n"
-              "the text; cross_ ones what the decoder sees of these; the others the decoder's, over the target.\n"
-              "Statistics of attention are no sites: --stats saves them.\n");
-    return hsc__cli_write_string(&out);
+        &out, "\nn_pos = n_query = n_key: the tokens of the text. A model without rotation has no rot_q and rot_k, one "
+              "without a gate no mlp_up, one without positions in the embedding no pos_embed. An encoder-decoder has "
+              "three attentions: enc_ sites are the encoder's, over the n_source tokens of the text; cross_ ones what "
+              "the decoder sees of these; the others the decoder's, over the target. Statistics of attention are no "
+              "sites: --stats saves them.\n");
+    return hsc__cli_show(&out);
 }
 
 static int unknown_site(const char *name)
@@ -464,7 +478,7 @@ static int print_text(const job *j)
         for (int d = 0; d < a->n_dims; d++) hsc__string_printf(&out, "[%lld]", (long long)a->shape[d]);
         hsc__string_text(&out, "\n");
     }
-    return hsc__cli_write_string(&out);
+    return hsc__cli_show(&out);
 }
 
 static hsc_status run(job *j, hsc_error *err)

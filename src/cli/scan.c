@@ -288,7 +288,7 @@ static int show(const hsc__scan *scan)
         hsc__string_free(&out);
         return hsc__cli_fail(&err);
     }
-    return hsc__cli_write_string(&out);
+    return hsc__cli_show(&out);
 }
 
 static void close_file(hsc__scan_file *file)

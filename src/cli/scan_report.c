@@ -76,29 +76,44 @@ static void add_header(const hsc__scan *scan, hsc__string *out)
 static void add_table(const hsc__scan *scan, hsc__string *out)
 {
     static const char *const by[] = {"|shift|", "|t|", "accuracy"};
+    static const hsc__column columns[] = {
+        {.head = "head"},
+        {.head = "shift", .right = true},
+        {.head = "95% interval", .right = true},
+        {.head = "d_z", .right = true},
+        {.head = "p", .right = true},
+        {.head = "p_fwer", .right = true},
+        {.head = "q", .right = true},
+        {.head = "right", .right = true},
+        {.head = "both", .right = true},
+        {.head = "a1", .right = true},
+        {.head = "b1", .right = true},
+        {.head = "a2", .right = true},
+        {.head = "b2", .right = true},
+        {.head = "sink", .right = true},
+    };
     int n = scan->options->top ? scan->options->top : TOP;
     hsc__string_printf(out, "\nranked by %s, on the pairs that rank: the first is the best of %d\n",
                        by[scan->options->by], hsc__scan_tests(scan));
-    hsc__string_text(out, "head      shift         95% interval    d_z        p   p_fwer        q  right  both"
-                          "     a1     b1     a2     b2   sink\n");
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     for (int i = 0; i < n && i < scan->n_heads; i++) {
         const hsc_scan_head *h = &scan->heads[scan->order[i]];
-        hsc__add_head(out, h->layer, h->head);
-        hsc__add_number(out, 7, 4, h->shift);
-        hsc__add_interval(out, h->ci);
-        hsc__add_number(out, 6, 2, h->dz);
-        hsc__add_p(out, 8, h->p);
-        hsc__add_p(out, 8, h->p_fwer);
-        hsc__add_p(out, 8, h->q);
-        hsc__add_number(out, 6, 3, h->accuracy);
-        hsc__add_number(out, 5, 2, h->pair_accuracy);
-        hsc__add_number(out, 6, 4, h->a1);
-        hsc__add_number(out, 6, 4, h->b1);
-        hsc__add_number(out, 6, 4, h->a2);
-        hsc__add_number(out, 6, 4, h->b2);
-        hsc__add_number(out, 6, 3, h->sink);
-        hsc__string_text(out, "\n");
+        hsc__cell_head(&table.cells, h->layer, h->head);
+        hsc__cell_number(&table.cells, 4, h->shift);
+        hsc__cell_interval(&table.cells, h->ci);
+        hsc__cell_number(&table.cells, 2, h->dz);
+        hsc__cell_p(&table.cells, h->p);
+        hsc__cell_p(&table.cells, h->p_fwer);
+        hsc__cell_p(&table.cells, h->q);
+        hsc__cell_number(&table.cells, 3, h->accuracy);
+        hsc__cell_number(&table.cells, 2, h->pair_accuracy);
+        hsc__cell_number(&table.cells, 4, h->a1);
+        hsc__cell_number(&table.cells, 4, h->b1);
+        hsc__cell_number(&table.cells, 4, h->a2);
+        hsc__cell_number(&table.cells, 4, h->b2);
+        hsc__cell_number(&table.cells, 3, h->sink);
     }
+    hsc__cli_table(out, &table);
 }
 
 /* The best head of the table against the rules; Holm over the heads would be stricter, so the raw p is called that. */
@@ -107,19 +122,27 @@ static void add_best(const hsc__scan *scan, hsc__string *out)
     static const char *const names[] = {"first mentioned", "nearest", "more tokens", "fixed distance"};
     const hsc_scan_head *h = &scan->heads[scan->order[0]];
     if (isnan(h->p)) return;
-    hsc__string_printf(out, "L%dH%d right %.3f [%.3f, %.3f]; both right against both wrong p", h->layer, h->head,
+    hsc__string_printf(out, "\nL%dH%d right %.3f [%.3f, %.3f]; both right against both wrong p ", h->layer, h->head,
                        h->accuracy, h->acc_ci.low, h->acc_ci.high);
-    hsc__add_p(out, 0, h->p_pairs);
+    hsc__add_p(out, h->p_pairs);
     hsc__string_text(out, "; against the rules, paired and uncorrected:");
     for (int r = 0; r < HSC_N_RULES; r++) {
-        hsc__string_printf(out, "%s %s p", r ? "," : "", names[r]);
-        hsc__add_p(out, 0, h->p_rules[r]);
+        hsc__string_printf(out, "%s %s p ", r ? "," : "", names[r]);
+        hsc__add_p(out, h->p_rules[r]);
     }
     hsc__string_text(out, "\n");
 }
 
 static void add_held_out(const hsc__scan *scan, hsc__string *out)
 {
+    static const hsc__column columns[] = {
+        {.head = "head"},
+        {.head = "shift", .right = true},
+        {.head = "95% interval", .right = true},
+        {.head = "p", .right = true},
+        {.head = "right", .right = true},
+        {.head = "shift where it was chosen", .right = true},
+    };
     if (!scan->n_held) return;
     const hsc_held_out *first = &scan->held[0];
     if (scan->options->confirm)
@@ -129,22 +152,24 @@ static void add_held_out(const hsc__scan *scan, hsc__string *out)
         hsc__string_printf(out,
                            "\nchosen on %d clusters, judged on the %d others (seed %d); p is Holm's over the chosen\n",
                            scan->counts.n_clusters - first->n_clusters, first->n_clusters, scan->options->seed);
-    hsc__string_text(out, "head      shift         95% interval        p  right  shift where it was chosen\n");
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     for (int i = 0; i < scan->n_held; i++) {
         const hsc_held_out *h = &scan->held[i];
-        hsc__add_head(out, h->layer, h->head);
-        hsc__add_number(out, 7, 4, h->shift);
-        hsc__add_interval(out, h->ci);
-        hsc__add_p(out, 8, h->p);
-        hsc__add_number(out, 6, 3, h->accuracy);
-        hsc__add_number(out, 7, 4, h->chosen_shift);
-        hsc__string_text(out, "\n");
+        hsc__cell_head(&table.cells, h->layer, h->head);
+        hsc__cell_number(&table.cells, 4, h->shift);
+        hsc__cell_interval(&table.cells, h->ci);
+        hsc__cell_p(&table.cells, h->p);
+        hsc__cell_number(&table.cells, 3, h->accuracy);
+        hsc__cell_number(&table.cells, 4, h->chosen_shift);
     }
+    hsc__cli_table(out, &table);
 }
 
 /* Heads by how often they were chosen. */
 static void add_cross(const hsc__scan *scan, hsc__string *out)
 {
+    static const hsc__column columns[] = {{.head = NULL}, {.right = true}, {.right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     if (!scan->options->cross) return;
     hsc__string_printf(out, "\n%d random splits: how often chosen, median held-out shift\n", scan->options->cross);
     for (int limit = INT32_MAX, shown = 0; shown < TOP;) {
@@ -154,35 +179,44 @@ static void add_cross(const hsc__scan *scan, hsc__string *out)
         if (next == 0) break;
         for (int h = 0; h < scan->n_heads && shown < TOP; h++) {
             if (scan->cross[h] != next) continue;
-            hsc__add_head(out, scan->heads[h].layer, scan->heads[h].head);
-            hsc__string_printf(out, " %6d", next);
-            hsc__add_number(out, 8, 4, scan->cross_median[h]);
-            hsc__string_text(out, "\n");
+            hsc__cell_head(&table.cells, scan->heads[h].layer, scan->heads[h].head);
+            hsc__string_printf(&table.cells, "%d\t", next);
+            hsc__cell_number(&table.cells, 4, scan->cross_median[h]);
             shown++;
         }
         limit = next;
     }
+    hsc__cli_table(out, &table);
 }
 
 static void add_control(const hsc__scan *scan, hsc__string *out)
 {
+    static const hsc__column columns[] = {
+        {.head = "head"},
+        {.head = "shift", .right = true},
+        {.head = "control", .right = true},
+        {.head = "less", .right = true},
+        {.head = "95% interval", .right = true},
+        {.head = "p", .right = true},
+        {.head = "p_fwer", .right = true},
+    };
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     int n = scan->options->top ? scan->options->top : TOP;
     if (!scan->options->control) return;
     hsc__string_printf(out, "\nless the control of %s: %d pair%s in %d cluster%s\n", scan->options->control,
                        scan->control_pairs, HSC__PLURAL(scan->control_pairs), scan->control_clusters,
                        HSC__PLURAL(scan->control_clusters));
-    hsc__string_text(out, "head      shift  control     less         95% interval        p   p_fwer\n");
     for (int i = 0; i < n && i < scan->n_heads; i++) {
         const hsc_scan_difference *d = &scan->difference[scan->order[i]];
-        hsc__add_head(out, scan->heads[scan->order[i]].layer, scan->heads[scan->order[i]].head);
-        hsc__add_number(out, 7, 4, scan->heads[scan->order[i]].shift);
-        hsc__add_number(out, 8, 4, d->control);
-        hsc__add_number(out, 8, 4, d->shift);
-        hsc__add_interval(out, d->ci);
-        hsc__add_p(out, 8, d->p);
-        hsc__add_p(out, 8, d->p_fwer);
-        hsc__string_text(out, "\n");
+        hsc__cell_head(&table.cells, scan->heads[scan->order[i]].layer, scan->heads[scan->order[i]].head);
+        hsc__cell_number(&table.cells, 4, scan->heads[scan->order[i]].shift);
+        hsc__cell_number(&table.cells, 4, d->control);
+        hsc__cell_number(&table.cells, 4, d->shift);
+        hsc__cell_interval(&table.cells, d->ci);
+        hsc__cell_p(&table.cells, d->p);
+        hsc__cell_p(&table.cells, d->p_fwer);
     }
+    hsc__cli_table(out, &table);
 }
 
 static void add_weights(const hsc__scan *scan, hsc__string *out)
@@ -203,9 +237,9 @@ static void add_null(const hsc__scan *scan, hsc__string *out)
     hsc__string_printf(
         out,
         "\nthe search with wordings exchanged at random, %d time%s: best %.4f as observed; median %.4f and "
-        "95th percentile %.4f of the best by chance; p",
+        "95th percentile %.4f of the best by chance; p ",
         scan->n_null, HSC__PLURAL(scan->n_null), scan->null.observed, scan->null.median, scan->null.high);
-    hsc__add_p(out, 0, scan->null.p);
+    hsc__add_p(out, scan->null.p);
     hsc__string_text(out, "\n");
 }
 

@@ -177,19 +177,24 @@ static int print_text(const hsc__score *j, const hsc__tokens *tokens, const doub
 {
     hsc__string out = {0};
     sums s = add_up(j, tokens, log_probs);
-    if (j->o->tokens) hsc__string_printf(&out, "%6s  %-16s  %9s  %11s\n", "pos", "token", "log p", "p");
+    static const hsc__column columns[] = {{.head = "pos", .right = true},
+                                          {.head = "token", .max_cells = 40, .least_cells = 12},
+                                          {.head = "log p", .right = true},
+                                          {.head = "p", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     for (size_t i = 0; j->o->tokens && i < tokens->encoding.n; i++) {
-        hsc__string_printf(&out, "%6zu  ", i);
-        hsc__repr_padded(&out, &tokens->texts[i], 16);
-        if (i) hsc__string_printf(&out, "  %9.4f  %11.3g\n", log_probs[i], exp(log_probs[i]));
-        else hsc__string_text(&out, "          -            -\n");
+        hsc__string_printf(&table.cells, "%zu\t", i);
+        hsc__text_repr(&table.cells, tokens->texts[i].bytes, tokens->texts[i].n);
+        if (i) hsc__string_printf(&table.cells, "\t%.4f\t%.3g\t", log_probs[i], exp(log_probs[i]));
+        else hsc__string_text(&table.cells, "\t-\t-\t");
     }
+    if (j->o->tokens) hsc__cli_table(&out, &table);
     if (j->o->tokens) hsc__string_text(&out, "\n");
     hsc__string_printf(&out, "tokens scored    %zu\nlog-probability  %.4f nats\na token          %.4f nats\n", s.n,
                        s.log_prob, mean(&s));
     hsc__string_printf(&out, "perplexity       %.4f\n", exp(-mean(&s)));
     if (s.n_bytes) hsc__string_printf(&out, "a byte           %.4f bits\n", -s.log_prob / log(2) / (double)s.n_bytes);
-    return hsc__cli_write_string(&out);
+    return hsc__cli_show(&out);
 }
 
 static int tell(void *user, int n_scored, int n)

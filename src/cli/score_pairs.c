@@ -223,7 +223,6 @@ static hsc_status run(asked *a, hsc_error *err)
 static int print_text(const asked *a)
 {
     hsc__string out = {0};
-    hsc_error err = {0};
     double lead = a->means[LEAD];
     hsc__string_printf(&out, "%s: by the %s, compute %s\n", a->j->opened.name, a->by_text ? "text" : "continuation",
                        hsc_compute_name(hsc__pass_compute(&a->j->o->pass, a->j->opened.model)));
@@ -239,7 +238,7 @@ static int print_text(const asked *a)
     hsc__string_printf(&out, "lead            %+.4f nats", lead);
     if (a->n_clusters > 1) hsc__string_printf(&out, " (%+.4f to %+.4f)", a->ci[LEAD].low, a->ci[LEAD].high);
     hsc__string_text(&out, ", the right answer's log-probability less the wrong one's\n");
-    return hsc__answer(HSC_OK, &out, &err);
+    return hsc__cli_show(&out);
 }
 
 static int print_json(const asked *a)

@@ -30,27 +30,33 @@ static void add_header(const hsc__steer *s, hsc__string *out)
                            v->seed);
 }
 
-static void add_point(const hsc__steer *s, hsc__string *out, int layer, int dose)
+static void add_point(const hsc__steer *s, hsc__string *cells, int layer, int dose)
 {
     const hsc__steer_point *p = &s->points[layer * s->n_doses + dose];
-    hsc__string_printf(out, "%8.6g %10.4f %+10.4f", s->doses[dose], p->value, p->effect);
-    if (s->n_clusters > 1) hsc__string_printf(out, "  [%+8.4f, %+8.4f]", p->ci.low, p->ci.high);
-    if (s->options->pairs) hsc__string_printf(out, "  %5.1f %%", 100.0 * p->n_right / (double)s->items.n);
-    if (s->n_controls)
-        hsc__string_printf(out, "  %+8.4f  (%+.4f to %+.4f)", p->control, p->control_low, p->control_high);
-    hsc__string_text(out, "\n");
+    hsc__string_printf(cells, "%.6g\t%.4f\t%+.4f\t", s->doses[dose], p->value, p->effect);
+    if (s->n_clusters > 1) hsc__string_printf(cells, "[%+8.4f, %+8.4f]", p->ci.low, p->ci.high);
+    hsc__string_text(cells, "\t");
+    if (s->options->pairs) hsc__string_printf(cells, "%.1f %%", 100.0 * p->n_right / (double)s->items.n);
+    hsc__string_text(cells, "\t");
+    if (s->n_controls) hsc__string_printf(cells, "%+.4f\t%+.4f to %+.4f", p->control, p->control_low, p->control_high);
+    hsc__string_text(cells, s->n_controls ? "\t" : "\t\t");
 }
 
 static void add_layer(const hsc__steer *s, hsc__string *out, int index)
 {
     int layer = s->layers[index];
-    hsc__string_printf(out, "\nlayer %d (L%d), length of the direction %.3f\n%8s %10s %10s", layer + 1, layer,
-                       hsc__steer_length(s, layer), "dose", "value", "effect");
-    if (s->n_clusters > 1) hsc__string_printf(out, "  %20s", "95 % interval");
-    if (s->options->pairs) hsc__string_printf(out, "  %7s", "right");
-    if (s->n_controls) hsc__string_text(out, "   control");
-    hsc__string_text(out, "\n");
-    for (int dose = 0; dose < s->n_doses; dose++) add_point(s, out, index, dose);
+    const hsc__column columns[] = {{.head = "dose", .right = true},
+                                   {.head = "value", .right = true},
+                                   {.head = "effect", .right = true},
+                                   {.head = s->n_clusters > 1 ? "95 % interval" : "", .right = true},
+                                   {.head = s->options->pairs ? "right" : "", .right = true},
+                                   {.head = s->n_controls ? "control" : "", .right = true},
+                                   {.head = s->n_controls ? "from, to" : "", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
+    hsc__string_printf(out, "\nlayer %d (L%d), length of the direction %.3f\n", layer + 1, layer,
+                       hsc__steer_length(s, layer));
+    for (int dose = 0; dose < s->n_doses; dose++) add_point(s, &table.cells, index, dose);
+    hsc__cli_table(out, &table);
 }
 
 static hsc_status draw_map(const hsc__steer *s, hsc__label *labels, char (*names)[24], double *cells, const char *path,
@@ -160,9 +166,13 @@ static void add_texts(const hsc__steer *s, hsc__string *out)
 {
     for (int dose = 0; dose < s->n_doses; dose++) {
         if (!s->points[dose].text) continue;
+        hsc__string text = {0};
+        hsc__text_decode(&text, s->points[dose].text, strlen(s->points[dose].text));
         hsc__string_printf(out, "\n--- dose %.6g\n", s->doses[dose]);
-        hsc__text_decode(out, s->points[dose].text, strlen(s->points[dose].text));
+        hsc__text_fold(out, text.data, text.n, hsc__cli_width(), 0);
         hsc__string_text(out, "\n");
+        if (text.failed) out->failed = true;
+        hsc__string_free(&text);
     }
 }
 
@@ -185,7 +195,7 @@ int hsc__steer_print(const hsc__steer *s)
     }
     add_texts(s, &out);
     if (status == HSC_OK && s->options->r.plot) status = plot(s, &err);
-    return hsc__answer(status, &out, &err);
+    return hsc__answer_text(status, &out, &err);
 }
 
 int hsc__steer_print_csv(const hsc__steer *s)

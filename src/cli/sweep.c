@@ -76,23 +76,26 @@ void hsc__sweep_describe(const hsc__sweep *s, hsc__string *out)
     hsc__add_power(out, s->n_clusters, s->n_tests);
 }
 
-static void add_held_line(const hsc_sweep_held_out *h, hsc__sweep_name name, const void *user, hsc__string *out)
-{
-    hsc__string_printf(out, "%+8.4f", h->mean);
-    hsc__add_interval(out, h->ci);
-    hsc__add_p(out, 8, h->p);
-    hsc__string_printf(out, " %+9.4f  ", h->chosen_mean);
-    name(user, h->column, out);
-    hsc__string_text(out, "\n");
-}
-
 void hsc__sweep_add_held_out(const hsc__sweep *s, hsc__sweep_name name, const void *user, hsc__string *out)
 {
+    static const hsc__column columns[] = {{.head = "chosen"},
+                                          {.head = "effect", .right = true},
+                                          {.head = "95% interval", .right = true},
+                                          {.head = "p", .right = true},
+                                          {.head = "effect where it was chosen", .right = true}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     if (!s->held) return;
     hsc__string_printf(out, "\nchosen on %d clusters, judged on the %d others (seed %d); p is Holm's over the chosen\n",
                        s->n_clusters - s->held[0].n_clusters, s->held[0].n_clusters, s->seed);
-    hsc__string_text(out, "  effect         95% interval        p    chosen\n");
-    for (int i = 0; i < s->n_held; i++) add_held_line(&s->held[i], name, user, out);
+    for (int i = 0; i < s->n_held; i++) {
+        const hsc_sweep_held_out *h = &s->held[i];
+        name(user, h->column, &table.cells);
+        hsc__string_printf(&table.cells, "\t%+.4f\t", h->mean);
+        hsc__cell_interval(&table.cells, h->ci);
+        hsc__cell_p(&table.cells, h->p);
+        hsc__string_printf(&table.cells, "%+.4f\t", h->chosen_mean);
+    }
+    hsc__cli_table(out, &table);
 }
 
 /* ------------------------------------------------------------------------------------------------- for programs ----

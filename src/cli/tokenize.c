@@ -47,23 +47,32 @@ static const hsc__command command = {
     .max_args = 1,
 };
 
-static void add_row(hsc__string *out, const hsc_tokenizer *tokenizer, const hsc__tokens *tokens, size_t i, bool pair)
+static void add_row(hsc__string *cells, const hsc_tokenizer *tokenizer, const hsc__tokens *tokens, size_t i, bool pair)
 {
     const hsc_encoding *e = &tokens->encoding;
-    hsc__string_printf(out, "%5zu %7d  %6zu %6zu  ", i, e->ids[i], e->spans[i].start, e->spans[i].end);
-    if (pair) hsc__string_printf(out, "%4c  %7d  ", e->texts[i] < 0 ? '-' : 'A' + e->texts[i], e->segments[i]);
-    hsc__text_label(out, tokens->texts[i].bytes, tokens->texts[i].n);
-    hsc__string_text(out, hsc_token_is_special(tokenizer, e->ids[i]) ? "  (special)\n" : "\n");
+    hsc__string_printf(cells, "%zu\t%d\t%zu\t%zu\t", i, e->ids[i], e->spans[i].start, e->spans[i].end);
+    if (pair) hsc__string_printf(cells, "%c\t%d\t", e->texts[i] < 0 ? '-' : 'A' + e->texts[i], e->segments[i]);
+    else hsc__string_text(cells, "\t\t");
+    hsc__text_label(cells, tokens->texts[i].bytes, tokens->texts[i].n);
+    hsc__string_text(cells, hsc_token_is_special(tokenizer, e->ids[i]) ? "  (special)\t" : "\t");
 }
 
 static int print_table(const hsc_tokenizer *tokenizer, const hsc__tokens *tokens, size_t n_bytes, bool pair)
 {
+    const hsc__column columns[] = {{.head = "pos", .right = true},
+                                   {.head = "id", .right = true},
+                                   {.head = "from", .right = true},
+                                   {.head = "to", .right = true},
+                                   {.head = pair ? "text" : "", .right = true},
+                                   {.head = pair ? "segment" : "", .right = true},
+                                   {.head = "token"}};
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     hsc__string out = {0};
     size_t n = tokens->encoding.n;
     hsc__string_printf(&out, "%zu token%s, %zu byte%s\n", n, HSC__PLURAL(n), n_bytes, HSC__PLURAL(n_bytes));
-    if (n) hsc__string_printf(&out, "  pos      id    from     to  %stoken\n", pair ? "text  segment  " : "");
-    for (size_t i = 0; i < n; i++) add_row(&out, tokenizer, tokens, i, pair);
-    return hsc__cli_write_string(&out);
+    for (size_t i = 0; i < n; i++) add_row(&table.cells, tokenizer, tokens, i, pair);
+    if (n) hsc__cli_table(&out, &table);
+    return hsc__cli_show(&out);
 }
 
 static int print_json(const hsc__tokens *tokens, bool pair)

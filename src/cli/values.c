@@ -163,52 +163,74 @@ static double moved(const job *j, size_t at, int key)
 static void add_token(const job *j, hsc__string *out, int pos)
 {
     hsc__text_repr(out, j->r.tokens.texts[pos].bytes, j->r.tokens.texts[pos].n);
-    hsc__string_printf(out, " at %d", pos);
+    hsc__string_printf(out, " (%d)", pos);
 }
 
-/* One line: what it moves most, and what it looks at most. */
-static void add_head(const job *j, hsc__string *out, int layer, int head)
+/* The key that moves most after `last` (-1: of all), of equals the earlier first; -1: none is left that moves. */
+static int next_moved(const job *j, size_t at, int last)
+{
+    int best = -1;
+    for (int k = 0; k < j->r.n_tokens; k++) {
+        bool after =
+            last < 0 || moved(j, at, k) < moved(j, at, last) || (moved(j, at, k) == moved(j, at, last) && k > last);
+        if (after && moved(j, at, k) > 0 && (best < 0 || moved(j, at, k) > moved(j, at, best))) best = k;
+    }
+    return best;
+}
+
+/* A row: what it looks at most, and what it moves most; with --top more rows, of what it moves next. */
+static void add_head(const job *j, hsc__string *cells, int layer, int head)
 {
     size_t at = place(j, layer, head);
-    int n = j->r.n_tokens, top = j->v->r.top ? j->v->r.top : j->v->head.given ? 10 : 1, most = 0, last = -1;
+    int n = j->r.n_tokens, top = j->v->r.top ? j->v->r.top : j->v->head.given ? 10 : 1, most = 0;
     double sum = 0;
     for (int k = 0; k < n; k++) {
         sum += moved(j, at, k);
         if (j->rows[at + (size_t)k] > j->rows[at + (size_t)most]) most = k;
     }
-    hsc__add_head_name(out, layer, head);
-    hsc__string_printf(out, ": looks most at ");
-    add_token(j, out, most);
-    hsc__string_printf(out, " (%.2f)", (double)j->rows[at + (size_t)most]);
-    for (int row = 0; row < top; row++) {
-        int best = -1;
-        for (int k = 0; k < n; k++) {
-            bool after =
-                last < 0 || moved(j, at, k) < moved(j, at, last) || (moved(j, at, k) == moved(j, at, last) && k > last);
-            if (after && moved(j, at, k) > 0 && (best < 0 || moved(j, at, k) > moved(j, at, best))) best = k;
+    for (int row = 0, best = -1; row < top && (best = next_moved(j, at, best)) >= 0; row++) {
+        if (row == 0) {
+            hsc__string_printf(cells, "L%dH%d\t", layer, head);
+            add_token(j, cells, most);
+            hsc__string_printf(cells, "\t%.2f\t", (double)j->rows[at + (size_t)most]);
+        } else {
+            hsc__string_text(cells, "\t\t\t");
         }
-        if (best < 0) break;
-        hsc__string_text(out, top > 1 ? "\n    " : row ? ", " : "; moves most of ");
-        add_token(j, out, best);
-        hsc__string_printf(out, " (%.2f of it: weight %.2f x size %.2f)", moved(j, at, best) / sum,
-                           (double)j->rows[at + (size_t)best], (double)j->sizes[at + (size_t)best]);
-        last = best;
+        add_token(j, cells, best);
+        hsc__string_printf(cells, "\t%.2f\t%.2f\t%.2f\t", moved(j, at, best) / sum, (double)j->rows[at + (size_t)best],
+                           (double)j->sizes[at + (size_t)best]);
     }
-    hsc__string_text(out, "\n");
+}
+
+static void add_table(const job *j, hsc__string *out)
+{
+    static const hsc__column columns[] = {
+        {.head = "head"},
+        {.head = "looks most at", .max_cells = 40, .least_cells = 12},
+        {.head = "weight", .right = true},
+        {.head = "moves most of", .max_cells = 40, .least_cells = 12},
+        {.head = "share", .right = true},
+        {.head = "weight", .right = true},
+        {.head = "size", .right = true},
+    };
+    hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
+    for (int layer = 0; layer < j->n_layers; layer++) {
+        for (int head = 0; head < j->n_heads; head++) {
+            if (shown(j, layer, head)) add_head(j, &table.cells, layer, head);
+        }
+    }
+    hsc__cli_table(out, &table);
 }
 
 static hsc_status add_text(const void *user, hsc__string *out, hsc_error *err)
 {
     const job *j = user;
-    hsc__string_printf(out, "%s: weight times %s, compute %s, at position %d ", j->r.opened.name,
-                       j->v->norm ? "|v|" : "|v W_O|", hsc_compute_name((hsc_compute)j->v->r.compute), j->r.pos);
+    const char *size = j->v->norm ? "|v|" : "|v W_O|";
+    hsc__string_printf(out, "%s: weight times %s, compute %s, at position %d ", j->r.opened.name, size,
+                       hsc_compute_name((hsc_compute)j->v->r.compute), j->r.pos);
     hsc__text_repr(out, j->r.tokens.texts[j->r.pos].bytes, j->r.tokens.texts[j->r.pos].n);
-    hsc__string_text(out, "\n");
-    for (int layer = 0; layer < j->n_layers; layer++) {
-        for (int head = 0; head < j->n_heads; head++) {
-            if (shown(j, layer, head)) add_head(j, out, layer, head);
-        }
-    }
+    hsc__string_printf(out, "\nshare: of all that the head moves to the token, weight times size; size: %s\n\n", size);
+    add_table(j, out);
     if (!j->v->head.given) return HSC_OK;
     hsc__string_text(out, "\n");
     return show_map(j, NULL, out, err);

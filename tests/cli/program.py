@@ -35,7 +35,7 @@ SKIPPED = {"line": 2, "why": "both wordings are the same up to the query"}
 
 def environment(**more):
     """No model, colours or terminal of the caller's; what fontconfig never frees is no leak of ours."""
-    env = {k: v for k, v in os.environ.items() if k not in ("HEADSCOPE_MODEL", "NO_COLOR", "TERM", "COLORTERM")}
+    env = {k: v for k, v in os.environ.items() if k not in ("HEADSCOPE_MODEL", "NO_COLOR", "TERM", "COLORTERM", "COLUMNS")}
     env.update(HF_HUB_OFFLINE="1", TERM="xterm-256color", LSAN_OPTIONS=f"suppressions={HERE / 'leaks.txt'}:print_suppressions=0")
     env.update(more)
     return env
@@ -50,9 +50,9 @@ class ProgramTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def run_program(self, *args, input=b"", env=None, **more):
-        """The finished process; outputs are bytes."""
+        """The finished process; outputs are bytes. Nothing is folded unless the test says how wide a line is."""
         done = subprocess.run([PROGRAM, *map(str, args)], input=input, capture_output=True, timeout=120 * PATIENCE,
-                              env=environment(**(env or {})), **more)
+                              env=environment(**{"COLUMNS": "1000", **(env or {})}), **more)
         self.assertNotIn(b"Sanitizer", done.stderr, done.stderr.decode(errors="replace"))
         return done
 

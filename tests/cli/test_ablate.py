@@ -58,7 +58,7 @@ class Ablate(ProgramTest):
         self.assertEqual(sum(r["n_tokens"] for r in got["ranges"]), sum(map(len, effects)))
         text = self.good("ablate", "-m", STORIES, "--file", file, "--heads", "L1H1", "--per-token", "--top", "3")
         self.assertIn("The 3 tokens of", text)
-        self.assertIn("     2 to 3       4", text)
+        self.assertRegex(text, r"(?m)^ +2 to 3       4  ")
 
     def test_controls_by_position(self):
         """The control of a range is what --positions says of it alone, drawn from the same heads."""

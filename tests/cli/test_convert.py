@@ -406,7 +406,7 @@ class InMemory(Convert):
         done, got = self.run_it("--dtype", "f32")
         self.assertEqual(got, want)
         self.assertRegex(done.stderr.decode(), r"note: 15 matrices became F32 in [\d.e-]+ s: \d+ MiB of this process")
-        self.assertIn("(compute f32, weights f32)", done.stdout.decode())
+        self.assertIn("(compute f32, weights f32)", " ".join(done.stdout.decode().split()))
         _, bf16 = self.run_it("--dtype", "bf16")
         self.assertNotEqual(bf16["logits"], want["logits"])
         done, same = self.run_it("--dtype", "q8_0")

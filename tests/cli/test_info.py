@@ -166,7 +166,7 @@ class Info(ProgramTest):
         self.assertNotIn("\033", text)
         with_tensors = self.good("info", SORT, "--tensors")
         self.assertTrue(with_tensors.startswith(text))
-        self.assertEqual(len(with_tensors.splitlines()), len(text.splitlines()) + 41)
+        self.assertEqual(len(with_tensors.splitlines()), len(text.splitlines()) + 2 + 41)  # a blank line and the heads
 
     def test_tokenizer(self):
         text = self.good("info", MODELS / "tinystories-656k")

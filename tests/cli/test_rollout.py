@@ -34,9 +34,11 @@ class Rollout(ProgramTest):
             self.assertAlmostEqual(max(head["weights"]), row["top"][0]["weight"], delta=1e-6)
             self.assertTrue(all(size > 0 for size in head["sizes"]))
         text = self.good("values", "-m", STORIES, TEXT, "--head", "L2H3", "--plot", self.folder / "a.svg")
-        self.assertIn("layer 3, head 3 (L2H3): looks most at", text)
+        rows = [line.split() for line in text.splitlines() if line.startswith(("head", "L2H3"))]
+        self.assertEqual(" ".join(rows[0]), "head looks most at weight moves most of share weight size")
+        self.assertEqual(float(rows[1][-3]), max(float(line.split()[-3]) for line in text.split("\n\n")[1].splitlines()[1:]))
         self.assertGreater((self.folder / "a.svg").stat().st_size, 1000)
-        self.assertEqual(len(self.good("values", "-m", STORIES, TEXT, "--layer", "L2-L3").splitlines()), 17)
+        self.assertEqual(len(self.good("values", "-m", STORIES, TEXT, "--layer", "L2-L3").splitlines()), 4 + 16)
 
     def test_refused(self):
         self.bad(2, "rollout", "-m", STORIES, says=["TEXT and --ids"])

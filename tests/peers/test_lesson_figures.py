@@ -153,7 +153,7 @@ def test_10_expected():
         drawn = v[keys[:n]].double()
         mean, error = drawn.mean(0), drawn.std(0, correction=0) / n**0.5
         within = bool(((mean - out[0]).abs() <= 3 * error).all())
-        text += f"mean of {n:6d} drawn values: {mean[0]:.3f} +- {error[0]:.3f}, {mean[1]:.3f} +- {error[1]:.3f}   within 3 errors: {within}\n"
+        text += f"mean of {n:6d} draws: {mean[0]:.3f} +- {error[0]:.3f}, {mean[1]:.3f} +- {error[1]:.3f}   within 3 errors: {within}\n"
     same(10, text)
 
 
@@ -235,7 +235,7 @@ def test_16_wide():
     it, last, animal, street = map(tokens.index, ("it", "tired", "animal", "street"))
     change = (patterns[0] - patterns[1])[:, :, it].abs().max()
     words = 'the heads that move most from "animal" to "street":\n'
-    want = (f'no mask: the row of "it" changes by at most {change:.2g} in 72 heads\nfrom "it", {words}'
+    want = (f'no mask\nthe row of "it" changes by at most {change:.2g} in 72 heads\nfrom "it", {words}'
             f"{lines_of_movers(*patterns, it, animal, street)}from the last word, {words}"
             f"{lines_of_movers(*patterns, last, animal, street)}")
     got = common.headscope("lesson", 16, "-m", folder).stdout.decode()

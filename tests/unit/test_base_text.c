@@ -245,6 +245,41 @@ static void test_cells(void **state)
         assert_int_equal(hsc__text_cells(cases[i].text, strlen(cases[i].text)), cases[i].cells);
 }
 
+static void assert_fold(const char *text, int width, const char *expected)
+{
+    hsc__string out = {0};
+    hsc__text_fold(&out, text, strlen(text), width, 2);
+    assert_string_equal(out.data, expected);
+    hsc__string_free(&out);
+}
+
+static void test_fold_at_blanks(void **state)
+{
+    (void)state;
+    static const char lines[] = "it was too tired\nit was\n";
+    assert_fold(lines, 0, lines);
+    assert_fold(lines, 16, lines);
+    assert_fold(lines, 15, "it was too\n  tired\nit was\n");
+    assert_fold(lines, 6, "it was\n  too\n  tired\nit was\n");
+    assert_fold("  it  was", 8, "  it\n    was");
+    assert_fold("unbreakable it", 8, "unbreakable\n  it");
+    assert_fold("\u65e5\u672c \u65e5\u672c", 8, "\u65e5\u672c\n  \u65e5\u672c");
+    assert_fold("\x1b[1mred\x1b[0m it", 6, "\x1b[1mred\x1b[0m it");
+    assert_fold("it is   ", 6, "it is");
+}
+
+/* A blank that belongs to a token is no place to break, and what stands behind a label stays there. */
+static void test_fold_keeps_tokens_and_labels(void **state)
+{
+    (void)state;
+    assert_fold("looks at ' it' more", 14, "looks at ' it'\n  more");
+    assert_fold("looks at ' it' more", 12, "looks at\n  ' it' more");
+    assert_fold("'little ' became 'big ' there", 20, "'little ' became\n  'big ' there");
+    assert_fold("it's not its 'own' that isn't", 13, "it's not its\n  'own' that\n  isn't");
+    assert_fold("layers  nine or ten of them", 24, "layers  nine or ten of\n        them");
+    assert_fold("layers of all kinds  nine or ten", 30, "layers of all kinds  nine or\n  ten");
+}
+
 static void assert_cut(const char *text, int max_cells, const char *expected)
 {
     hsc__string out = {0};
@@ -382,6 +417,7 @@ static void test_string_stays_whole_when_memory_runs_out(void **state)
         hsc__text_label(&s, " \xFF\n", 3);
         hsc__text_repr(&s, " \xFF\n", 3);
         hsc__text_cut(&s, "headscope", 9, 4);
+        hsc__text_fold(&s, "two words", 9, 4, 2);
         bool failed = s.failed;
         assert_int_equal(s.data ? strlen(s.data) : 0, s.n);
         size_t before = s.n;
@@ -409,6 +445,8 @@ int main(void)
         cmocka_unit_test(test_labels),
         cmocka_unit_test(test_no_label_holds_a_control_character),
         cmocka_unit_test(test_cells),
+        cmocka_unit_test(test_fold_at_blanks),
+        cmocka_unit_test(test_fold_keeps_tokens_and_labels),
         cmocka_unit_test(test_cut_never_inside_a_character),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_numbers_in_a_locale_with_a_comma),

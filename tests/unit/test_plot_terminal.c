@@ -307,69 +307,111 @@ static void test_heatmap_without_memory(void **state)
     free_map(&map);
 }
 
+/* Writes a table whose cells stand in one string, each with a tab behind it. */
+static hsc_status write_table(hsc__string *out, const hsc__column *columns, size_t n_columns, size_t n_keys,
+                              const char *cells, int width)
+{
+    hsc__table table = {.columns = columns, .n_columns = n_columns, .n_keys = n_keys};
+    hsc__string_text(&table.cells, cells);
+    return hsc__table_write(out, &table, width, NULL);
+}
+
+static void assert_table(const hsc__column *columns, size_t n_columns, size_t n_keys, const char *cells, int width,
+                         const char *expected)
+{
+    hsc__string out = {0};
+    assert_int_equal(write_table(&out, columns, n_columns, n_keys, cells, width), HSC_OK);
+    assert_string_equal(out.data, expected);
+    hsc__string_free(&out);
+}
+
 /* Case B44: the next column starts in the same cell in every row. */
 static void test_table(void **state)
 {
     (void)state;
     static const hsc__column columns[] = {{.head = "token"}, {.head = "weight", .right = true}, {.head = "note"}};
-    static const char *const cells[] = {"a",
-                                        "0.5",
-                                        "x",
-                                        "\u65e5\u672c",
-                                        "0.25",
-                                        "",
-                                        "e\u0301",
-                                        "1",
-                                        "y",
-                                        "\U0001F642",
-                                        NULL,
-                                        "z",
-                                        "\u05e9\u05dc\u05d5\u05dd",
-                                        "0.125",
-                                        NULL,
-                                        "",
-                                        "0",
-                                        "w"};
-    hsc__string out = {0};
-    hsc_error err = {0};
-    assert_int_equal(hsc__table_write(&out, columns, 3, cells, 6, &err), HSC_OK);
-    assert_string_equal(out.data, "token  weight  note\n"
-                                  "a         0.5  x\n"
-                                  "\u65e5\u672c     0.25\n"
-                                  "e\u0301           1  y\n"
-                                  "\U0001F642             z\n"
-                                  "\u05e9\u05dc\u05d5\u05dd    0.125\n"
-                                  "            0  w\n");
-    hsc__string_free(&out);
+    assert_table(columns, 3, 1,
+                 "a\t0.5\tx\t"
+                 "\u65e5\u672c\t0.25\t\t"
+                 "e\u0301\t1\ty\t"
+                 "\U0001F642\t\tz\t"
+                 "\u05e9\u05dc\u05d5\u05dd\t0.125\t\t"
+                 "\t0\tw\t",
+                 0,
+                 "token  weight  note\n"
+                 "a         0.5  x\n"
+                 "\u65e5\u672c     0.25\n"
+                 "e\u0301           1  y\n"
+                 "\U0001F642             z\n"
+                 "\u05e9\u05dc\u05d5\u05dd    0.125\n"
+                 "            0  w\n");
 }
 
 static void test_table_cuts_between_characters(void **state)
 {
     (void)state;
     static const hsc__column columns[] = {{.max_cells = 4}, {.right = true}};
-    static const char *const cells[] = {"because", "1", "\u65e5\u672c\u8a9e", "2", "abce\u0301f", "3", "abcd", "4"};
     hsc__string out = {0};
-    assert_int_equal(hsc__table_write(&out, columns, 2, cells, 4, NULL), HSC_OK);
-    assert_string_equal(out.data, "bec\u2026  1\n"
-                                  "\u65e5\u2026   2\n"
-                                  "abc\u2026  3\n"
-                                  "abcd  4\n");
-    hsc__string_free(&out);
-    assert_int_equal(hsc__table_write(&out, columns, 2, NULL, 0, NULL), HSC_OK);
+    assert_table(columns, 2, 1, "because\t1\t\u65e5\u672c\u8a9e\t2\tabce\u0301f\t3\tabcd\t4\t", 0,
+                 "bec\u2026  1\n"
+                 "\u65e5\u2026   2\n"
+                 "abc\u2026  3\n"
+                 "abcd  4\n");
+    assert_int_equal(write_table(&out, columns, 2, 1, "", 80), HSC_OK);
     assert_int_equal(out.n, 0);
     hsc__string_free(&out);
+}
+
+/* Texts are cut first, then what has no room stands below, behind the first column; a column without a cell takes no
+ * room. */
+static void test_table_that_is_too_wide(void **state)
+{
+    (void)state;
+    static const hsc__column columns[] = {{.head = "head"},
+                                          {.head = "text", .least_cells = 5},
+                                          {.head = "", .right = true},
+                                          {.head = "weight", .right = true},
+                                          {.head = "size", .right = true}};
+    static const char cells[] = "L4H3\tbecause it\t\t0.5\t1\tL4H4\twas\t\t0.25\t23\t";
+    assert_table(columns, 5, 1, cells, 30,
+                 "head  text        weight  size\n"
+                 "L4H3  because it     0.5     1\n"
+                 "L4H4  was           0.25    23\n");
+    assert_table(columns, 5, 1, cells, 25,
+                 "head  text   weight  size\n"
+                 "L4H3  beca\u2026     0.5     1\n"
+                 "L4H4  was      0.25    23\n");
+    assert_table(columns, 5, 1, cells, 24,
+                 "head  text        weight\n"
+                 "L4H3  because it     0.5\n"
+                 "L4H4  was           0.25\n"
+                 "\n"
+                 "head  size\n"
+                 "L4H3     1\n"
+                 "L4H4    23\n");
+    assert_table(columns, 5, 1, cells, 6,
+                 "head  text\n"
+                 "L4H3  beca\u2026\n"
+                 "L4H4  was\n"
+                 "\n"
+                 "head  weight\n"
+                 "L4H3     0.5\n"
+                 "L4H4    0.25\n"
+                 "\n"
+                 "head  size\n"
+                 "L4H3     1\n"
+                 "L4H4    23\n");
 }
 
 static void test_table_without_memory(void **state)
 {
     (void)state;
     static const hsc__column columns[] = {{.head = "token", .max_cells = 3}, {.head = "weight", .right = true}};
-    static const char *const cells[] = {"because", "1"};
     for (long k = 1;; k++) {
         failing_alloc failing;
         hsc__string out = {0};
         failing_alloc_install(&failing, k);
-        hsc_status status = hsc__table_write(&out, columns, 2, cells, 1, NULL);
+        hsc_status status = write_table(&out, columns, 2, 1, "because\t1\t", 8);
         hsc__string_free(&out);
         failing_alloc_remove();
         assert_int_equal(failing.held, 0);
@@ -418,6 +460,7 @@ int main(void)
         cmocka_unit_test(test_heatmap_without_memory),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_table_cuts_between_characters),
+        cmocka_unit_test(test_table_that_is_too_wide),
         cmocka_unit_test(test_table_without_memory),
         cmocka_unit_test(test_same_bytes_in_any_locale),
     };
