@@ -15,7 +15,7 @@ enum {
     FIRST_CHUNK = 1 << 18, /* what is not more has no file */
     PIECE = 1 << 16,       /* what one call writes, Linux brings back together when a byte of it is read */
     ALIGNMENT = 8,
-    FORGET_EVERY = 16, /* records, each of which may have brought a piece along */
+    FORGET_EVERY = 16, /* records at least, each of which may have brought a few pieces along */
 };
 
 typedef struct hsc__archive_chunk {
@@ -97,8 +97,11 @@ void hsc__archive_free(hsc__archive *a)
     *a = (hsc__archive){0};
 }
 
+/* Records that go by are no fewer than the chunks, each of which is a call: the time grows with the records alone, and
+ * what they brought along stays a hundredth of the file. */
 void hsc__archive_forget(const hsc__archive *a, size_t i)
 {
-    if ((i + 1) % FORGET_EVERY) return;
+    size_t every = a->n_chunks > FORGET_EVERY ? a->n_chunks : FORGET_EVERY;
+    if ((i + 1) % every) return;
     for (size_t k = 0; k < a->n_chunks; k++) hsc__pages_forget(a->chunks[k].start, a->chunks[k].written);
 }
