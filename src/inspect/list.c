@@ -13,14 +13,19 @@ static hsc_status fill(hsc__list *l, hsc_error *err)
 {
     size_t n = 0;
     l->filled -= l->at;
-    if (l->filled) memmove(l->buffer, l->buffer + l->at, l->filled);
+    if (l->at && l->filled) memmove(l->buffer, l->buffer + l->at, l->filled);
     l->at = 0;
-    HSC_FAIL_IF(l->filled > LONGEST, HSC_EFORMAT, "%s: line %d has more than %d bytes", l->name, l->number + 1,
-                (int)LONGEST);
     HSC_TRY(hsc__grow(&l->buffer, &l->capacity, l->filled + BLOCK, 1, err));
     HSC_TRY(l->source->read(l->source->user, l->buffer + l->filled, l->capacity - l->filled, &n, err));
     l->filled += n;
     l->ended = n == 0;
+    return HSC_OK;
+}
+
+/* n: bytes of the next line, its "\r" among them. */
+static hsc_status check_length(const hsc__list *l, size_t n, hsc_error *err)
+{
+    HSC_FAIL_IF(n > LONGEST, HSC_EFORMAT, "%s: line %d has more than %d bytes", l->name, l->number + 1, (int)LONGEST);
     return HSC_OK;
 }
 
@@ -34,6 +39,7 @@ static hsc_status next(hsc__list *l, hsc_error *err)
         if (n > looked) end = memchr(l->buffer + l->at + looked, '\n', n - looked);
         looked = n;
         if (end || l->ended) break;
+        if (n > LONGEST + BLOCK) return check_length(l, n, err); /* a byte order mark is no part of it */
         HSC_TRY(fill(l, err));
     }
     l->line = NULL;
@@ -41,6 +47,7 @@ static hsc_status next(hsc__list *l, hsc_error *err)
     if (l->at == l->filled) return HSC_OK;
     l->line = l->buffer + l->at;
     l->n = end ? (size_t)(end - l->line) : l->filled - l->at;
+    HSC_TRY(check_length(l, l->n, err));
     l->at += l->n + (end != NULL);
     if (end && l->n && l->line[l->n - 1] == '\r') l->n--;
     l->number++;

@@ -293,6 +293,46 @@ static void count_file(const char *name, int n_pairs, int n_clusters)
     hsc_pairs_free(pairs);
 }
 
+/* A pair, a comment of `n` bytes, and a pair; at most `most` bytes at a time. */
+typedef struct long_list {
+    size_t n, at, most;
+} long_list;
+
+static hsc_status read_long(void *user, char *out, size_t n, size_t *n_read, hsc_error *err)
+{
+    (void)err;
+    static const char pair[] = "[a:x] [b:y] {u|v}\n";
+    const size_t n_pair = sizeof pair - 1;
+    long_list *l = user;
+    for (*n_read = 0; *n_read < n && *n_read < l->most && l->at < 2 * n_pair + l->n + 1; ++*n_read, l->at++) {
+        size_t behind = l->at - n_pair;
+        out[*n_read] = l->at < n_pair   ? pair[l->at]
+                       : behind < l->n  ? '#'
+                       : behind == l->n ? '\n'
+                                        : pair[behind - l->n - 1];
+    }
+    return HSC_OK;
+}
+
+/* A line has 64 MiB at most, however its bytes come. */
+static void test_longest_line(void **unused)
+{
+    (void)unused;
+    enum { LONGEST = 64 << 20 };
+    const size_t most[] = {SIZE_MAX, 1 << 16};
+    for (int i = 0; i < 2; i++) {
+        hsc_pairs *pairs;
+        hsc_error err = {0};
+        long_list fits = {.n = LONGEST, .most = most[i]}, more = {.n = LONGEST + 1, .most = most[i]};
+        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_source){read_long, &fits}, NULL, &err), HSC_OK);
+        assert_int_equal(hsc_pairs_count(pairs), 2);
+        assert_int_equal(hsc_pairs_get(pairs, 1)->wording[0].line, 3);
+        hsc_pairs_free(pairs);
+        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_source){read_long, &more}, NULL, &err), HSC_EFORMAT);
+        assert_string_equal(err.message, "f: line 2 has more than 67108864 bytes");
+    }
+}
+
 static void test_data(void **unused)
 {
     (void)unused;
@@ -426,14 +466,23 @@ static void test_a_million_lines(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),          cmocka_unit_test(test_endless_line),
-        cmocka_unit_test(test_a_million_lines), cmocka_unit_test(test_marked),
-        cmocka_unit_test(test_marked_skipped),  cmocka_unit_test(test_twins),
-        cmocka_unit_test(test_twins_skipped),   cmocka_unit_test(test_jsonl_refused),
-        cmocka_unit_test(test_cluster_field),   cmocka_unit_test(test_cut_character),
-        cmocka_unit_test(test_byte_order_mark), cmocka_unit_test(test_zero_byte),
-        cmocka_unit_test(test_repeated_ids),    cmocka_unit_test(test_data),
-        cmocka_unit_test(test_out_of_memory),   cmocka_unit_test(test_winogender_clusters),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_endless_line),
+        cmocka_unit_test(test_longest_line),
+        cmocka_unit_test(test_a_million_lines),
+        cmocka_unit_test(test_marked),
+        cmocka_unit_test(test_marked_skipped),
+        cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_twins_skipped),
+        cmocka_unit_test(test_jsonl_refused),
+        cmocka_unit_test(test_cluster_field),
+        cmocka_unit_test(test_cut_character),
+        cmocka_unit_test(test_byte_order_mark),
+        cmocka_unit_test(test_zero_byte),
+        cmocka_unit_test(test_repeated_ids),
+        cmocka_unit_test(test_data),
+        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_winogender_clusters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
