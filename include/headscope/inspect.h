@@ -394,11 +394,11 @@ HSC_API HSC_MUST_CHECK hsc_status hsc_scan_control(const hsc_scan *scan, const h
 typedef struct hsc_sweep_effect {
     double mean;
     hsc_interval ci;
-    double dz, p, p_fwer, q; /* of the mean: sign flips; the family is all columns. NaN: all 0 */
+    double dz, p, p_fwer, q; /* as in hsc_scan_head, of the mean; the family is all columns. NaN: all 0 */
 } hsc_sweep_effect;
 
-/* out: [effects->n_columns]. options NULL: the defaults. HSC_EINVAL: fewer than two clusters, or a value that is not
- * finite. HSC_ENOMEM. */
+/* out: [effects->n_columns]. options NULL: the defaults. HSC_EINVAL: fewer than two clusters, no column, a value that
+ * is not finite, or fdr is neither BH nor BY. HSC_ENOMEM. */
 HSC_API HSC_MUST_CHECK hsc_status hsc_sweep_figures(const hsc_table *effects, const hsc_scan_statistics *options,
                                                     hsc_sweep_effect *out, hsc_error *err);
 

@@ -125,6 +125,7 @@ hsc_status hsc__test_columns(const hsc__columns *columns, const hsc_scan_statist
                              hsc__tested *out, hsc_error *err);
 
 /* p of every column: exact to HSC_EXACT_CLUSTERS clusters, sampled beyond. NaN for columns of zeros. */
+hsc_status hsc__check_fdr(const hsc_scan_statistics *options, hsc_error *err);
 hsc_status hsc__flip_columns(const hsc_table *table, const hsc_scan_statistics *options, double *p, hsc_error *err);
 
 /* The streams of random numbers that one seed makes: the bootstrap has the seed itself. */

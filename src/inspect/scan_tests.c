@@ -8,6 +8,13 @@
 
 #include <math.h>
 
+hsc_status hsc__check_fdr(const hsc_scan_statistics *o, hsc_error *err)
+{
+    HSC_FAIL_IF(o->fdr != HSC_ADJUST_BH && o->fdr != HSC_ADJUST_BY, HSC_EINVAL,
+                "figures: the false discovery rate is by BH or BY");
+    return HSC_OK;
+}
+
 hsc_status hsc__flip_columns(const hsc_table *table, const hsc_scan_statistics *o, double *p, hsc_error *err)
 {
     if (table->n_clusters > HSC_EXACT_CLUSTERS) {
@@ -183,8 +190,7 @@ hsc_status hsc_scan_figures(const hsc_scan *scan, const hsc_scan_statistics *opt
     static const hsc_scan_statistics defaults;
     const hsc_scan_statistics *o = options ? options : &defaults;
     size_t n = (size_t)scan->n_heads;
-    HSC_FAIL_IF(o->fdr != HSC_ADJUST_BH && o->fdr != HSC_ADJUST_BY, HSC_EINVAL,
-                "figures: the false discovery rate is by BH or BY");
+    HSC_TRY(hsc__check_fdr(o, err));
     panel w = {0};
     hsc__tested *shift = hsc__calloc(n, sizeof *shift);
     double *p = hsc__calloc(2 * n, sizeof *p), *known = NULL, *difference = NULL;

@@ -28,14 +28,15 @@ hsc_status hsc_sweep_figures(const hsc_table *effects, const hsc_scan_statistics
                              hsc_error *err)
 {
     static const hsc_scan_statistics defaults;
+    const hsc_scan_statistics *o = options ? options : &defaults;
     size_t n = (size_t)effects->n_columns;
-    HSC_FAIL_IF(effects->n_clusters < 2, HSC_EINVAL, "a sweep over %d cluster: two at least can be tested",
-                effects->n_clusters);
     HSC_TRY(hsc__check_table(effects, err));
+    HSC_FAIL_IF(effects->n_clusters < 2, HSC_EINVAL, "a sweep over one cluster: two at least can be tested");
+    HSC_TRY(hsc__check_fdr(o, err));
     double *p = hsc__calloc(3 * n, sizeof *p);
     hsc_interval *ci = hsc__calloc(n, sizeof *ci);
-    hsc_status status = p && ci ? test(effects, options ? options : &defaults, p, p + n, p + 2 * n, ci, err)
-                                : hsc__fail_memory(err, n * sizeof *out, "the tests");
+    hsc_status status =
+        p && ci ? test(effects, o, p, p + n, p + 2 * n, ci, err) : hsc__fail_memory(err, n * sizeof *out, "the tests");
     for (size_t j = 0; j < n && status == HSC_OK; j++) {
         hsc_effect e = hsc_effect_size(effects->values + j, effects->n_clusters, effects->n_columns);
         out[j] = (hsc_sweep_effect){e.mean, ci[j], e.dz, p[j], p[2 * n + j], p[n + j]};

@@ -119,7 +119,9 @@ static void test_refused(void **unused)
     fill(x);
     hsc_table one = {x, 1, M}, three = {x, 3, M}, table = {x, N, M};
     hsc_scan_choice many = {.n_chosen = M + 1}, by = {.by = HSC_BY_ACCURACY}, all = {.held_out = 1}, plain = {0};
+    hsc_scan_statistics holm = {.fdr = HSC_ADJUST_HOLM};
     assert_int_equal(hsc_sweep_figures(&one, NULL, figures, &err), HSC_EINVAL);
+    assert_int_equal(hsc_sweep_figures(&table, &holm, figures, &err), HSC_EINVAL);
     assert_int_equal(hsc_sweep_hold_out(&three, &plain, out, &err), HSC_EINVAL);
     assert_non_null(strstr(err.message, "3 clusters"));
     assert_int_equal(hsc_sweep_hold_out(&table, &many, out, &err), HSC_EINVAL);
