@@ -279,7 +279,7 @@ static hsc_status find_word(const reader *r, const hsc_wording *w, int *out, hsc
     if (!w->text || w->swap.start == w->swap.end) return HSC_OK;
     HSC_TRY(hsc__cli_tokenizer(r->opened, &tokenizer, err));
     hsc_status status = hsc_encode(tokenizer, w->text, w->query.end, r->flags, &encoding, err);
-    for (size_t i = encoding.n; status == HSC_OK && i-- > 0;)
+    for (size_t i = 0; status == HSC_OK && *out < 0 && i < encoding.n; i++)
         if (encoding.spans[i].end > w->swap.start) *out = (int)i;
     hsc_encoding_free(&encoding);
     return status;
