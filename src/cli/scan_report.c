@@ -267,15 +267,24 @@ void hsc__scan_csv(const hsc__scan *scan, hsc__string *out)
 #define COLUMN(name, value) "," #name
                      HSC__HEAD_FIGURES(COLUMN)
 #undef COLUMN
-                         ",accuracy_equal,p_pairs\n");
+                         ",accuracy_equal,p_pairs,held_out_shift,held_out_low,held_out_high,held_out_p,"
+                         "held_out_accuracy\n");
     for (int i = 0; i < scan->n_heads; i++) {
+        static const hsc_held_out unchosen = {.shift = NAN, .ci = {NAN, NAN}, .p = NAN, .accuracy = NAN};
         const hsc_scan_head *h = &scan->heads[scan->order[i]];
+        const hsc_held_out *o = hsc__scan_held(scan, scan->order[i]);
+        if (!o) o = &unchosen;
         const double values[] = {
 #define VALUE(name, value) value,
             HSC__HEAD_FIGURES(VALUE)
 #undef VALUE
                 h->accuracy_equal,
-            h->p_pairs};
+            h->p_pairs,
+            o->shift,
+            o->ci.low,
+            o->ci.high,
+            o->p,
+            o->accuracy};
         hsc__string_printf(out, "%d,%d,L%dH%d", h->layer, h->head, h->layer, h->head);
         for (size_t k = 0; k < sizeof values / sizeof *values; k++) hsc__csv_number(out, values[k]);
         hsc__string_text(out, "\n");

@@ -101,12 +101,23 @@ void hsc__sweep_add_held_out(const hsc__sweep *s, hsc__sweep_name name, const vo
 /* ------------------------------------------------------------------------------------------------- for programs ----
  */
 
+/* What held-out clusters say of a column that was chosen; NULL: it was not. */
+static const hsc_sweep_held_out *find_held(const hsc__sweep *s, int column)
+{
+    for (int i = 0; i < s->n_held; i++)
+        if (s->held[i].column == column) return &s->held[i];
+    return NULL;
+}
+
 void hsc__sweep_csv(const hsc__sweep *s, int column, hsc__string *out)
 {
-    const hsc_sweep_effect *e = s->effects ? &s->effects[column] : NULL;
-    hsc__csv_number(out, e ? e->p : (double)NAN);
-    hsc__csv_number(out, e ? e->p_fwer : (double)NAN);
-    hsc__csv_number(out, e ? e->q : (double)NAN);
+    static const hsc_sweep_effect untested = {.p = NAN, .p_fwer = NAN, .q = NAN};
+    static const hsc_sweep_held_out unchosen = {.mean = NAN, .ci = {NAN, NAN}, .p = NAN};
+    const hsc_sweep_effect *e = s->effects ? &s->effects[column] : &untested;
+    const hsc_sweep_held_out *h = find_held(s, column);
+    if (!h) h = &unchosen;
+    const double figures[] = {e->p, e->p_fwer, e->q, h->mean, h->ci.low, h->ci.high, h->p};
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) hsc__csv_number(out, figures[i]);
 }
 
 static json_t *json_held_out(const hsc_sweep_held_out *h)
@@ -126,8 +137,8 @@ void hsc__sweep_json(const hsc__sweep *s, int column, json_t *object)
     json_object_set_new(object, "p", hsc__json_number(s->effects[column].p));
     json_object_set_new(object, "p_fwer", hsc__json_number(s->effects[column].p_fwer));
     json_object_set_new(object, "q", hsc__json_number(s->effects[column].q));
-    for (int i = 0; i < s->n_held; i++)
-        if (s->held[i].column == column) json_object_set_new(object, "held_out", json_held_out(&s->held[i]));
+    const hsc_sweep_held_out *held = find_held(s, column);
+    if (held) json_object_set_new(object, "held_out", json_held_out(held));
 }
 
 void hsc__sweep_json_whole(const hsc__sweep *s, json_t *root)

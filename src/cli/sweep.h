@@ -46,8 +46,8 @@ typedef void (*hsc__sweep_name)(const void *user, int column, hsc__string *out);
 /* Lines for people: what was tested and could have been found; what the held-out clusters say. */
 void hsc__sweep_describe(const hsc__sweep *sweep, hsc__string *out);
 void hsc__sweep_add_held_out(const hsc__sweep *sweep, hsc__sweep_name name, const void *user, hsc__string *out);
-/* ",p,p_fwer,q", and a line's three numbers. */
-#define HSC__SWEEP_CSV ",p,p_fwer,q"
+/* Columns of a table, and a line's numbers in them; nothing stands in those that were not tested or not chosen. */
+#define HSC__SWEEP_CSV ",p,p_fwer,q,held_out_effect,held_out_low,held_out_high,held_out_p"
 void hsc__sweep_csv(const hsc__sweep *sweep, int column, hsc__string *out);
 /* Sets "dz", "p", "p_fwer", "q" and, with --holdout, "held_out" of what a column tried; and "tests", "min_dz" and
  * "seed" of the whole. Nothing where nothing is tested. */

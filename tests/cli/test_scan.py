@@ -185,6 +185,20 @@ class Figures(ScanTest):
             for name in ("a1", "shift", "p", "p_fwer", "q", "accuracy", "pair_accuracy", "sink"):
                 self.assertAlmostEqual(float(row[name]), head[name], delta=1e-8)
             self.assertAlmostEqual(float(row["ci_low"]), head["ci"][0], delta=1e-8)
+            self.assertEqual({cell for name, cell in row.items() if name.startswith("held_out_")}, {""})
+
+    def test_csv_held_out(self):
+        words = ("scan", "-m", TINY, self.write(PAIRS), "--confirm", self.write(PAIRS, "other.txt"))
+        rows = list(csv.DictReader(io.StringIO(self.good(*words, "--csv"))))
+        for row, head in zip(rows, self.json(*words)["heads"], strict=True):
+            held = head["held_out"]
+            cells = [float(row["held_out_" + name] or "nan") for name in ("shift", "low", "high", "p", "accuracy")]
+            if not held:
+                self.assertTrue(all(cell != cell for cell in cells))
+                continue
+            for cell, want in zip(cells, (held["shift"], *held["ci"], held["p"], held["accuracy"]), strict=True):
+                self.assertAlmostEqual(cell, want, delta=1e-8)
+        self.assertEqual(sum(row["held_out_p"] != "" for row in rows), 1)
 
     def test_failing_sentences(self):
         """--head lists exactly the wordings whose answer gets less weight."""

@@ -1,6 +1,8 @@
 """Sweeps over many texts as searches: ablate, patch --pairs and attribute --pairs against tests worked out here from the
 effects of each cluster by itself, --holdout and --choose, and what is refused."""
 
+import csv
+import io
 import itertools
 import json
 import unittest
@@ -10,6 +12,8 @@ from program import DATA, ProgramTest, main
 STORIES = DATA / "models" / "stories260K" / "stories260K.f32.gguf"  # 5 layers, 8 heads
 LINES = ("Tom had a red ball.", "The sun was very hot.", "Lily saw a big dog.", "One day it was wet.",
          "The cat sat on a mat.", "He ran to the park.", "They had a lot of fun.", "She was not sad.")
+
+HELD_OUT = ("held_out_effect", "held_out_low", "held_out_high", "held_out_p")
 
 
 def flips(columns):
@@ -43,6 +47,17 @@ class Sweep(ProgramTest):
             self.assertEqual(judged["n_clusters"], n // 2)
             self.assertAlmostEqual((judged["effect"] + judged["chosen_effect"]) / 2, got[i][key], delta=1e-6)
 
+    def compare_csv(self, words, got):
+        rows = list(csv.DictReader(io.StringIO(self.good(*words, "--csv"))))
+        for row, one in zip(rows, got, strict=True):
+            self.assertEqual(list(row)[-7:], ["p", "p_fwer", "q", *HELD_OUT])
+            for key in ("p", "p_fwer", "q"):
+                self.assertAlmostEqual(float(row[key] or "nan"), one[key], delta=1e-8) if one[key] else self.assertEqual(row[key], "")
+            held = one.get("held_out")
+            wanted = [held["effect"], *held["ci"], held["p"]] if held else [None] * 4
+            for key, want in zip(HELD_OUT, wanted, strict=True):
+                self.assertAlmostEqual(float(row[key]), want, delta=1e-8) if held else self.assertEqual(row[key], "")
+
     def test_ablate(self):
         file = self.folder / "texts.txt"
         columns = []
@@ -60,11 +75,7 @@ class Sweep(ProgramTest):
                       "chosen on 4 clusters, judged on the 4 others"):
             self.assertIn(words, text)
         self.assertIn("--holdout 0.5 judges", self.good("ablate", "-m", STORIES, "--file", file))
-        lines = self.good("ablate", "-m", STORIES, "--file", file, "--csv").splitlines()
-        self.assertEqual(lines[0].split(",")[-3:], ["p", "p_fwer", "q"])
-        for line, target in zip(lines[1:], got["targets"], strict=True):
-            for cell, key in zip(line.split(",")[-3:], ("p", "p_fwer", "q")):
-                self.assertAlmostEqual(float(cell), target[key], delta=1e-8)
+        self.compare_csv(("ablate", "-m", STORIES, "--file", file, "--holdout", "0.5", "--choose", "2"), got["targets"])
 
     def prompts(self):
         """Prompts, each a cluster, and a file of them."""
@@ -86,8 +97,7 @@ class Sweep(ProgramTest):
         self.compare([got["parts"][i] for i in tested], [c for c in zip(*columns) if any(c)], "value")
         text = self.good("attribute", "-m", STORIES, "--pairs", file, "--holdout", "0.5")
         self.assertIn("chosen on 4 clusters", text)
-        head = self.good("attribute", "-m", STORIES, "--pairs", file, "--csv").splitlines()[0]
-        self.assertEqual(head, "kind,layer,head,value,ci_low,ci_high,p,p_fwer,q")
+        self.compare_csv(("attribute", "-m", STORIES, "--pairs", file, "--holdout", "0.5", "--choose", "2"), got["parts"])
 
     def test_patch(self):
         file = self.folder / "pairs.txt"
@@ -104,8 +114,7 @@ class Sweep(ProgramTest):
         self.compare(heads, list(zip(*columns)), "indirect")
         text = self.good("patch", "-m", STORIES, "--pairs", file, "--holdout", "0.5")
         self.assertIn("chosen on 3 clusters, judged on the 3 others", text)
-        head = self.good("patch", "-m", STORIES, "--pairs", file, "--csv").splitlines()[0]
-        self.assertEqual(head.split(",")[-3:], ["p", "p_fwer", "q"])
+        self.compare_csv(("patch", "-m", STORIES, "--pairs", file, "--holdout", "0.5", "--choose", "2"), got["heads"])
 
     def test_refused(self):
         file = self.folder / "texts.txt"
