@@ -38,8 +38,13 @@ def logits_of(model, ids):
         return model(torch.tensor([ids])).logits[0].numpy()
 
 
+def furthest(got, want):
+    """The largest difference in a row, of the row's largest number, over all rows."""
+    return float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
+
+
 def assert_near(got, want, what):
-    worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
+    worst = furthest(got, want)
     print(f"{what:42} {worst:9.2e}", flush=True)
     assert worst <= ROW_BAR, f"{what}: {worst:.2e} away, past {ROW_BAR:.0e}"
 
@@ -146,7 +151,7 @@ def test_minilm():
             assert run_sites(path, folder, ["ln_final"], ids=ids)["ln_final"].tobytes() == want.tobytes()
             got, one = np.array(peer.embed(text)), np.array(pooled.embed(text, normalize=True))
             ours = np.array(json.loads(headscope("embed", "-m", path, "--json", text).stdout)["texts"][0]["embedding"])
-            worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
+            worst = furthest(got, want)
             print(f"MiniLM: llama.cpp's hidden states are {worst:.4f} away, its sentence {np.abs(ours - one).max():.4f}", flush=True)
             assert worst <= LLAMA_CPP_BARS["f32"] and np.abs(ours - one).max() <= LLAMA_CPP_BARS["f32"]
 
@@ -199,7 +204,7 @@ def read_by_llama_cpp(path, source, folder, text):
         ids = json.loads(headscope("tokenize", "-m", path, "--json", one).stdout)["ids"]
         assert peer.tokenize(one.encode(), add_bos=True, special=False) == ids, one
         want = run_sites(source, folder, ["ln_final"], ids=ids)["ln_final"]
-        worst = float((np.abs(np.array(peer.embed(one)) - want).max(1) / np.abs(want).max(1)).max())
+        worst = furthest(np.array(peer.embed(one)), want)
         print(f"{source.name}: llama.cpp's hidden states are {worst:.4f} away", flush=True)
         assert worst <= LLAMA_CPP_BARS["f32"]
 
@@ -273,11 +278,7 @@ def test_words_of_bloom():
         peer, text = open_llama_cpp(path), "Le chat, it's \u0643\u0644\u0628 2024! fine"
         ids = token_ids(path, text)
         assert peer.tokenize(text.encode(), add_bos=False, special=True) == ids
-        peer.eval(ids)
-        got, want = np.array(peer._scores[: len(ids)]), run_sites(path, folder, ["logits"], ids=ids)["logits"]
-        worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
-        print(f"BLOOM: llama.cpp's logits are {worst:.4f} away", flush=True)
-        assert worst <= LLAMA_CPP_BARS["f32"]
+        check_logits(peer, path, folder, ids, "BLOOM", LLAMA_CPP_BARS["f32"])
 
 
 def test_smollm2_as_a_folder():
@@ -310,6 +311,14 @@ def open_llama_cpp(path):
     return llama_cpp.Llama(str(path), n_ctx=128, n_threads=2, logits_all=True, verbose=False)
 
 
+def check_logits(peer, path, folder, ids, name, bar):
+    """llama.cpp's logits of the ids against headscope's of the same file."""
+    peer.eval(ids)
+    worst = furthest(np.array(peer._scores[: len(ids)]), run_sites(path, folder, ["logits"], ids=ids)["logits"])
+    print(f"{name} llama.cpp's logits are {worst:.4f} away", flush=True)
+    assert worst <= bar, f"{name}: {worst:.4f} away, past {bar}"
+
+
 def test_llama_cpp():
     require(importlib.util.find_spec("llama_cpp"), "llama_cpp is not installed")
     path = smollm2()
@@ -317,13 +326,7 @@ def test_llama_cpp():
         for dtype, bar in LLAMA_CPP_BARS.items():
             target = convert(path, folder / "model.gguf", "--dtype", dtype, "--force")
             peer = open_llama_cpp(target)
-            ids = make.token_ids(49152, 12, 2)
-            peer.eval(ids)
-            got = np.array(peer._scores[: len(ids)])
-            want = run_sites(target, folder, ["logits"], ids=ids)["logits"]
-            worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
-            print(f"SmolLM2 {dtype:5} llama.cpp's logits are {worst:.4f} away", flush=True)
-            assert worst <= bar, f"{dtype}: {worst:.4f} away, past {bar}"
+            check_logits(peer, target, folder, make.token_ids(49152, 12, 2), f"SmolLM2 {dtype:5}", bar)
             for text in TEXTS:
                 assert peer.tokenize(text.encode(), add_bos=False, special=True) == token_ids(target, text), text
 
@@ -396,14 +399,8 @@ def test_llama_cpp_random():
             shutil.copy(tokenizer, source)
             for dtype in ("f32", "q8_0"):
                 target = convert(source, folder / "model.gguf", "--dtype", dtype, "--force")
-                peer = open_llama_cpp(target)
-                ids = make.token_ids(50257, 20, 5)
-                peer.eval(ids)
-                got = np.array(peer._scores[: len(ids)])
-                want = run_sites(target, folder, ["logits"], ids=ids)["logits"]
-                worst = float((np.abs(got - want).max(1) / np.abs(want).max(1)).max())
-                print(f"{name:11} {dtype:5} llama.cpp's logits are {worst:.4f} away", flush=True)
-                assert worst <= 2 * LLAMA_CPP_BARS[dtype], f"{name}, {dtype}: {worst:.4f} away"
+                check_logits(open_llama_cpp(target), target, folder, make.token_ids(50257, 20, 5), f"{name:11} {dtype:5}",
+                             2 * LLAMA_CPP_BARS[dtype])
 
 
 if __name__ == "__main__":
