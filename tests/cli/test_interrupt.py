@@ -20,12 +20,14 @@ class Interrupt(ProgramTest):
         self.pairs, self.few, self.corpus = (self.folder / name for name in ("pairs.txt", "few.txt", "corpus.txt"))
         self.pairs.write_text("".join(PAIR.format(n=n) for n in range(20000)))
         self.few.write_text("".join(PAIR.format(n=n) for n in range(6)))
+        self.away = self.folder / "away.txt"
+        self.away.write_text("Once upon a time\n")
         self.corpus.write_text("Once upon a time there was a dog. Tom had a big red ball and a cat.\n" * 20000)
         self.picture = self.folder / "map.png"
         self.before = sorted(os.listdir(self.folder))
 
     def commands(self, pairs):
-        toward, metric = ("--toward", self.few, "--away", self.few), ("--metric", "logit: a")
+        toward, metric = ("--toward", self.few, "--away", self.away), ("--metric", "logit: a")
         return (("ablate", "--pairs", pairs), ("ablate", "--pairs", pairs, "--how", "resample", "--heads", "L1H1"),
                 ("patch", "--pairs", pairs), ("attribute", "--pairs", pairs), ("lens", "--pairs", pairs),
                 ("steer", *toward, "--pairs", pairs), ("score", "--pairs", pairs), ("scan", pairs))
