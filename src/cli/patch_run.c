@@ -59,18 +59,19 @@ static int find_rows(const hsc__patch *j, hsc_rows rows[2])
     return hsc_align_rows(target, source, j->seam, rows);
 }
 
-/* The same of one cell: of a position of the clean text its like, none or one; else all that can differ. */
+/* The same of one cell: of a position of the clean text it and its like, or nothing; else all that can differ. */
 static int cell_rows(const hsc__patch *j, int col, hsc_rows rows[2])
 {
     int n = find_rows(j, rows), n_kept = 0, same = first_difference(j);
-    bool positions = j->cols == HSC__COLS_POSITIONS;
     for (int i = 0; i < n; i++) {
         hsc_rows r = rows[i];
-        int at = positions                       ? col - (j->options->noise ? r.to : r.from)
-                 : r.to == r.from && same > r.to ? same - r.to
-                                                 : 0;
-        if (at < 0 || at >= r.n) continue;
-        rows[n_kept++] = (hsc_rows){r.to + at, r.from + at, positions ? 1 : r.n - at};
+        if (j->cols == HSC__COLS_POSITIONS) {
+            int at = col - (j->options->noise ? r.to : r.from); /* --noise patches the clean text, else it gives */
+            if (at >= 0 && at < r.n) rows[n_kept++] = (hsc_rows){r.to + at, r.from + at, 1};
+        } else {
+            int skip = r.to == r.from && same > r.to ? same - r.to : 0;
+            if (skip < r.n) rows[n_kept++] = (hsc_rows){r.to + skip, r.from + skip, r.n - skip};
+        }
     }
     return n_kept;
 }
