@@ -71,7 +71,7 @@ void hsc__sweep_free(hsc__sweep *s)
 void hsc__sweep_describe(const hsc__sweep *s, hsc__string *out)
 {
     if (!s->effects) return;
-    hsc__string_printf(out, "tested: %d; p by %s sign flips of clusters, p_fwer by max |t| over all; seed %d\n",
+    hsc__string_printf(out, "tested: %d; p by %s sign flips of clusters, p_fwer by max |t| over all tested; seed %d\n",
                        s->n_tests, s->n_clusters <= HSC_EXACT_CLUSTERS ? "all" : "100,000 random", s->seed);
     hsc__add_power(out, s->n_clusters, s->n_tests);
 }
@@ -82,7 +82,7 @@ void hsc__sweep_add_held_out(const hsc__sweep *s, hsc__sweep_name name, const vo
                                           {.head = "effect", .right = true},
                                           {.head = "95% interval", .right = true},
                                           {.head = "p", .right = true},
-                                          {.head = "effect where it was chosen", .right = true}};
+                                          {.head = "where chosen", .right = true}};
     hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     if (!s->held) return;
     hsc__string_printf(out, "\nchosen on %d clusters, judged on the %d others (seed %d); p is Holm's over the chosen\n",
