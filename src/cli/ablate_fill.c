@@ -149,13 +149,14 @@ static hsc_status find_others(hsc__ablate *j, size_t most, hsc_error *err)
         HSC_TRY(hsc__items_leave_unused(&j->items, i, "no other cluster has a text of as many tokens", err));
     }
     HSC_FAIL_IF(j->items.n_unused == j->items.n, HSC_EINVAL,
-                "no text has a donor of as many tokens: no two clusters have texts of one length");
+                "%s: no text has a donor of as many tokens: no two clusters have texts of one length",
+                j->options->pairs);
     return HSC_OK;
 }
 
 static hsc_status find_twins(hsc__ablate *j, hsc_error *err)
 {
-    HSC_TRY(hsc__items_align_twins(&j->items, j->side == HSC__SIDE_ENCODER, err));
+    HSC_TRY(hsc__items_align_twins(&j->items, j->options->pairs, j->side == HSC__SIDE_ENCODER, err));
     for (size_t i = 0; i < j->items.n; i++) {
         if (j->items.list[i].unused) continue;
         j->donors[i] = (size_t)j->items.list[i].twin;

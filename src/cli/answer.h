@@ -134,8 +134,8 @@ hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hs
 /* The item is in no cluster; its line is left out, once for both wordings. */
 hsc_status hsc__items_leave_unused(hsc__items *items, size_t item, const char *why, hsc_error *err);
 /* Finds where every item is aligned with its twin, by its source's tokens with of_source; those without a twin that
- * fits are left out and become unused. HSC_EINVAL: none is left. */
-hsc_status hsc__items_align_twins(hsc__items *items, bool of_source, hsc_error *err);
+ * fits are left out and become unused. path: for messages. HSC_EINVAL: none is left. */
+hsc_status hsc__items_align_twins(hsc__items *items, const char *path, bool of_source, hsc_error *err);
 /* "over 20 texts in 10 clusters; 1 line left out: line 3 (why)", a line; and the left-out lines as JSON. */
 void hsc__items_describe(hsc__string *out, const hsc__items *items, int n_clusters);
 json_t *hsc__items_json_skipped(const hsc__items *items);

@@ -216,7 +216,7 @@ hsc_status hsc__items_leave_unused(hsc__items *items, size_t i, const char *why,
     return twin_said(items, i) ? HSC_OK : hsc__items_leave_out(items, items->list[i].line, why, err);
 }
 
-hsc_status hsc__items_align_twins(hsc__items *items, bool of_source, hsc_error *err)
+hsc_status hsc__items_align_twins(hsc__items *items, const char *path, bool of_source, hsc_error *err)
 {
     for (size_t i = 0; i < items->n; i++) {
         hsc_error why = {0};
@@ -227,7 +227,7 @@ hsc_status hsc__items_align_twins(hsc__items *items, bool of_source, hsc_error *
         }
         HSC_TRY(hsc__items_leave_unused(items, i, why.message, err));
     }
-    HSC_FAIL_IF(items->n_unused == items->n, HSC_EINVAL, "no text has a twin to take from; line %d: %s",
+    HSC_FAIL_IF(items->n_unused == items->n, HSC_EINVAL, "%s: no text has a twin to take from; line %d: %s", path,
                 items->left_out[items->n_left_out - 1].line, items->left_out[items->n_left_out - 1].why);
     return HSC_OK;
 }

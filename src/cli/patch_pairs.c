@@ -119,7 +119,7 @@ static hsc_status run(carrying *c, hsc_error *err)
     hsc_lab *labs[2] = {NULL, NULL};
     unsigned flags = hsc__encode_flags(o->no_special, o->parse_special);
     HSC_TRY(hsc__items_add_pairs(&c->j->items, &c->j->opened, o->pairs, flags, o->limit, err));
-    HSC_TRY(hsc__items_align_twins(&c->j->items, false, err));
+    HSC_TRY(hsc__items_align_twins(&c->j->items, o->pairs, false, err));
     c->n_heads = config->n_layers * config->n_heads;
     c->n_columns = FIRST + 2 * c->n_heads;
     size_t n = (size_t)c->n_columns;

@@ -123,7 +123,7 @@ class Patch(ProgramTest):
             of_pairs = [h["indirect"] for one in alone for h in one["heads"] if h["name"] == head["name"]]
             self.assertAlmostEqual(head["indirect"], sum(of_pairs) / 3, delta=1e-6)
         file.write_text(lines[3] + "\n")
-        self.bad(1, "patch", "-m", STORIES, "--pairs", file, says=["no text has a twin to take from; line 1: its twin"])
+        self.bad(1, "patch", "-m", STORIES, "--pairs", file, says=[f"{file}: no text has a twin to take from; line 1: its twin"])
 
     def test_texts_of_unequal_lengths(self):
         """Patched before the first layer, a position of a model that rotates is the other text's token there."""
