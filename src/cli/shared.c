@@ -219,7 +219,7 @@ hsc_status hsc__input_read(void *user, char *out, size_t n, size_t *n_read, hsc_
     *n_read = fread(out, 1, n, input->file);
     input->n += *n_read;
     HSC_FAIL_IF(ferror(input->file), HSC_EIO, "%s: cannot read: %s", input->path, strerror(errno ? errno : EIO));
-    HSC_FAIL_IF(input->n > HSC__READ_LIMIT, HSC_EINVAL, "%s: has more than %d bytes, the most that is read as one text",
+    HSC_FAIL_IF(input->n > HSC__READ_LIMIT, HSC_EINVAL, "%s: has more than %d bytes, the most that is read of a file",
                 input->path, (int)HSC__READ_LIMIT);
     return HSC_OK;
 }
