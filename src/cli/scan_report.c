@@ -321,7 +321,7 @@ static int keep_worst(failure *worst, int n, const failure *one)
 static hsc_status find_failures(const hsc__scan *scan, int head, hsc_seen *seen, failure *worst, int *n_kept,
                                 int *n_wrong, hsc_error *err)
 {
-    for (int i = 0; hsc_scan_pair(scan->main.scan, i); i++) {
+    for (int i = 0; i < scan->counts.n_used; i++) {
         HSC_TRY(hsc_scan_seen(scan->main.scan, i, seen, err));
         for (int w = 0; w < 2; w++) {
             failure one = {.pair = i, .wording = w, .seen = seen[w * scan->n_heads + head]};
