@@ -55,19 +55,11 @@ static hsc_status add_layers(hsc__ablate *j, const hsc__layers *layers, hsc_site
     return HSC_OK;
 }
 
-static hsc_status check_index(const hsc__ablate *j, const char *what, int layer, int index, int n, hsc_error *err)
-{
-    const hsc_config *c = j->stack;
-    HSC_FAIL_IF(layer >= c->n_layers, HSC_EINVAL, "there is no layer %d (L%d): %s has %d layers", layer + 1, layer,
-                j->opened.name, c->n_layers);
-    HSC_FAIL_IF(index >= n, HSC_EINVAL, "there is no %s %d: a layer of %s has %d", what, index, j->opened.name, n);
-    return HSC_OK;
-}
-
 static hsc_status add_heads(hsc__ablate *j, const hsc__heads *heads, hsc_error *err)
 {
     for (int i = 0; i < heads->n; i++) {
-        HSC_TRY(check_index(j, "head", heads->list[i].layer, heads->list[i].head, j->stack->n_heads, err));
+        HSC_TRY(hsc__place_check("--heads", "head", heads->list[i].layer, heads->list[i].head, j->stack->n_layers,
+                                 j->stack->n_heads, err));
         HSC_TRY(add_unit(j, (hsc__unit){HSC_Z, heads->list[i].layer, heads->list[i].head}, err));
     }
     return HSC_OK;
@@ -76,7 +68,8 @@ static hsc_status add_heads(hsc__ablate *j, const hsc__heads *heads, hsc_error *
 static hsc_status add_neurons(hsc__ablate *j, const hsc__heads *neurons, hsc_error *err)
 {
     for (int i = 0; i < neurons->n; i++) {
-        HSC_TRY(check_index(j, "neuron", neurons->list[i].layer, neurons->list[i].head, j->stack->d_mlp, err));
+        HSC_TRY(hsc__place_check("--neurons", "neuron", neurons->list[i].layer, neurons->list[i].head,
+                                 j->stack->n_layers, j->stack->d_mlp, err));
         HSC_TRY(add_unit(j, (hsc__unit){HSC_MLP_POST, neurons->list[i].layer, neurons->list[i].head}, err));
     }
     return HSC_OK;
@@ -155,7 +148,8 @@ static hsc_status add_thens(hsc__ablate *j, hsc_error *err)
     HSC_FAIL_IF(!hsc__heads_parse(j->options->then, &heads), HSC_EINVAL,
                 "--then: '%s' is neither 'all' nor heads such as L4H3,L5H1", j->options->then);
     for (int i = 0; i < heads.n; i++) {
-        HSC_TRY(check_index(j, "head", heads.list[i].layer, heads.list[i].head, c->n_heads, err));
+        HSC_TRY(
+            hsc__place_check("--then", "head", heads.list[i].layer, heads.list[i].head, c->n_layers, c->n_heads, err));
         HSC_TRY(add_then(j, heads.list[i].layer, heads.list[i].head, err));
     }
     return HSC_OK;

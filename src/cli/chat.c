@@ -411,6 +411,7 @@ static int run(chat *c)
         hsc__cli_write(text, strlen(text));
         return hsc__cli_write("\n", 1);
     }
+    if (hsc__note_unfollowed(&c->opened, &err) != HSC_OK) return hsc__cli_fail(&err);
     c->terminal = hsc__cli_terminal(stdin) && hsc__cli_terminal(stderr);
     if (!c->v->once) return converse(c);
     status = answer(c, c->v->once, strlen(c->v->once), &err);

@@ -186,7 +186,9 @@ static hsc_circuit_options run_options(job *j, const token_list *inputs, const c
 static hsc_status run_head(job *j, hsc_error *err)
 {
     int layer = j->head.layer, head = j->head.head;
+    const hsc_config *c = j->opened.config;
     hsc_circuit_options o = run_options(j, &j->names, "words");
+    HSC_TRY(hsc__place_check(NULL, "head", layer, head, c->n_layers, c->n_heads, err));
     if (j->names.n) HSC_TRY(hsc_circuit_run(j->opened.model, layer, head, &o, &j->named, err));
     HSC_TRY(read_words(j, err));
     o = run_options(j, j->words.n ? &j->words : &j->all, "words");

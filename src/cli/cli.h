@@ -146,6 +146,10 @@ int hsc__cli_parse(const hsc__command *command, int argc, char **argv, void *val
 bool hsc__layers_have(const hsc__layers *layers, int layer);
 /* HSC_EINVAL when one is not below n_layers; the message names it in the lesson's words. */
 hsc_status hsc__layers_check(const hsc__layers *layers, int n_layers, hsc_error *err);
+/* HSC_EINVAL when a head ("head") or neuron ("neuron") of a layer is not there; the message names it L4H3 or L4N3, says
+ * what exists, and begins with the option that asked for it (NULL: none). */
+hsc_status hsc__place_check(const char *option, const char *what, int layer, int index, int n_layers, int n,
+                            hsc_error *err);
 /* As --layer reads them; false when the text is none. */
 bool hsc__layers_parse(const char *text, hsc__layers *out);
 

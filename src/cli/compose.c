@@ -72,9 +72,8 @@ static hsc_status run(job *j, hsc_error *err)
 {
     const hsc_config *c = j->opened.config;
     j->n = c->n_layers * c->n_heads;
-    HSC_FAIL_IF(chosen(j) >= 0 && (j->v->head.layer >= c->n_layers || j->v->head.head >= c->n_heads), HSC_EINVAL,
-                "--head: there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d",
-                j->v->head.layer, j->v->head.head, c->n_layers - 1, c->n_heads - 1);
+    if (j->v->head.given)
+        HSC_TRY(hsc__place_check("--head", "head", j->v->head.layer, j->v->head.head, c->n_layers, c->n_heads, err));
     HSC_FAIL_IF(c->n_layers < 2, HSC_EINVAL, "%s has one layer: there is no later head", j->opened.name);
     for (int kind = 0; kind < HSC_N_COMPOSES; kind++) {
         if (j->v->kind != KIND_ALL && j->v->kind != kind + 1) continue;

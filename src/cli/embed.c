@@ -131,12 +131,11 @@ static hsc_status encode_text(job *j, size_t index, hsc_encoding *e, hsc_error *
 {
     size_t most = (size_t)(j->how.max_tokens ? j->how.max_tokens : j->n_ctx);
     HSC_TRY(tokens_of(j, index, e, err));
-    HSC_FAIL_IF(e->n == 0, HSC_EINVAL, "text %zu is empty: it gives no token", index + 1);
+    HSC_FAIL_IF(e->n == 0, HSC_EINVAL, "a text that is empty gives no token");
     HSC_FAIL_IF(e->n > most && !j->how.max_tokens, HSC_EINVAL,
-                "text %zu has %zu token%s, %s sees at most %zu (its context); --max-tokens cuts it", index + 1, e->n,
-                HSC__PLURAL(e->n), j->opened.name, most);
-    HSC_FAIL_IF(e->n > most && j->v->pairs, HSC_EINVAL, "pair %zu has %zu tokens, at most %zu go in: pairs are not cut",
-                index + 1, e->n, most);
+                "%zu token%s, %s sees at most %zu (its context); --max-tokens cuts a text", e->n, HSC__PLURAL(e->n),
+                j->opened.name, most);
+    HSC_FAIL_IF(e->n > most && j->v->pairs, HSC_EINVAL, "%zu tokens, at most %zu go in: pairs are not cut", e->n, most);
     size_t n = e->n < most ? e->n : most;
     bool added = e->spans[e->n - 1].start == e->spans[e->n - 1].end;
     HSC_TRY(hsc__grow(&j->ids, &j->ids_capacity, j->n_ids + n, sizeof *j->ids, err));
@@ -150,13 +149,21 @@ static hsc_status encode_text(job *j, size_t index, hsc_encoding *e, hsc_error *
     return HSC_OK;
 }
 
+/* Says of which text a message is: a line of the file is a text. */
+static hsc_status name_text(const job *j, size_t index, hsc_status status, hsc_error *err)
+{
+    if (status == HSC_OK) return status;
+    if (j->v->file) return hsc__fail_prefix(err, status, "%s: line %zu", j->v->file, index + 1);
+    return hsc__fail_prefix(err, status, j->v->pairs ? "pair %zu" : "text %zu", index + 1);
+}
+
 static hsc_status encode(job *j, hsc_error *err)
 {
     hsc_encoding e = {0};
     hsc_status status = HSC_OK;
     j->lengths = hsc__calloc(j->n, sizeof *j->lengths);
     if (!j->lengths) return hsc__fail_memory(err, j->n * sizeof *j->lengths, "the texts");
-    for (size_t i = 0; i < j->n && status == HSC_OK; i++) status = encode_text(j, i, &e, err);
+    for (size_t i = 0; i < j->n && status == HSC_OK; i++) status = name_text(j, i, encode_text(j, i, &e, err), err);
     hsc_encoding_free(&e);
     return status;
 }

@@ -248,15 +248,21 @@ static hsc_status read_source(hsc__generate *g, const char *argument, hsc_error 
     return hsc__tokens_from_ids(&g->prompt, hsc_model_target_tokenizer(g->opened.model, NULL), &start, err);
 }
 
+hsc_status hsc__note_unfollowed(const hsc__opened *opened, hsc_error *err)
+{
+    const char *rule;
+    HSC_TRY(hsc_model_unfollowed(opened->model, &rule, err));
+    if (rule) hsc__cli_note("%s: its %s is not followed: options alone decide", opened->name, rule);
+    return HSC_OK;
+}
+
 static hsc_status read_prompt(hsc__generate *g, const char *argument, hsc_error *err)
 {
     g->reads_source = hsc_model_encoder(g->opened.model) != NULL;
     HSC_TRY(g->reads_source ? read_source(g, argument, err) : read_given(g, argument, &g->prompt, err));
     if (!g->reads_source) {
-        const char *rule;
         HSC_TRY(settle(g, err));
-        HSC_TRY(hsc_model_unfollowed(g->opened.model, &rule, err));
-        if (rule) hsc__cli_note("%s: its %s is not followed: options alone decide", g->opened.name, rule);
+        HSC_TRY(hsc__note_unfollowed(&g->opened, err));
     }
     size_t n = g->prompt.encoding.n;
     int n_ctx = g->opened.config->n_ctx;
@@ -283,10 +289,8 @@ static hsc_status check_heads(const hsc__generate *g, hsc_error *err)
 {
     const hsc_config *c = g->opened.config;
     for (int i = 0; i < g->o->watch.n; i++) {
-        int layer = g->o->watch.list[i].layer, head = g->o->watch.list[i].head;
-        HSC_FAIL_IF(layer >= c->n_layers || head >= c->n_heads, HSC_EINVAL,
-                    "--watch: there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d", layer,
-                    head, c->n_layers - 1, c->n_heads - 1);
+        HSC_TRY(hsc__place_check("--watch", "head", g->o->watch.list[i].layer, g->o->watch.list[i].head, c->n_layers,
+                                 c->n_heads, err));
     }
     return HSC_OK;
 }

@@ -120,6 +120,8 @@ typedef struct hsc__generate {
     bool late; /* the text is printed at the end, because lines of --watch share its terminal */
 } hsc__generate;
 
+/* Notes a rule of the model's files that would change the text and is not followed (hsc_model_unfollowed). */
+hsc_status hsc__note_unfollowed(const hsc__opened *opened, hsc_error *err);
 /* Adds a record for each layer with a watched head to list [HSC__MAX_HEADS]; returns how many. */
 int hsc__watch_records(const hsc__generate *g, hsc_record *list);
 /* The lines, or the JSON object, of the token that the last step wrote. */

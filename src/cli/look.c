@@ -295,9 +295,8 @@ static hsc_status resolve(hsc__look *look, hsc_error *err)
 {
     const hsc__look_options *o = look->options;
     HSC_TRY(hsc__layers_check(&o->layers, look->n_layers, err));
-    HSC_FAIL_IF(o->head.given && (o->head.layer >= look->n_layers || o->head.head >= look->n_heads), HSC_EINVAL,
-                "there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d", o->head.layer,
-                o->head.head, look->n_layers - 1, look->n_heads - 1);
+    if (o->head.given)
+        HSC_TRY(hsc__place_check("--head", "head", o->head.layer, o->head.head, look->n_layers, look->n_heads, err));
     HSC_TRY(find(&look->first.tokens, o->token, o->pos, "--token", "--pos", &look->first.query, err));
     HSC_TRY(find(look->first.keys, o->to, o->to_pos, "--to", "--to-pos", &look->first.key, err));
     return look->mode == HSC__LOOK_VERSUS ? hsc__look_align(look, err) : HSC_OK;

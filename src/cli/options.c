@@ -114,6 +114,18 @@ hsc_status hsc__layers_check(const hsc__layers *layers, int n_layers, hsc_error 
     return HSC_OK;
 }
 
+hsc_status hsc__place_check(const char *option, const char *what, int layer, int index, int n_layers, int n,
+                            hsc_error *err)
+{
+    char letter = what[0] == 'h' ? 'H' : 'N', layers[48] = "layer L0", all[64];
+    if (layer < n_layers && index < n) return HSC_OK;
+    if (n_layers > 1) snprintf(layers, sizeof layers, "layers L0 to L%d", n_layers - 1);
+    if (n > 1) snprintf(all, sizeof all, "%ss %c0 to %c%d", what, letter, letter, n - 1);
+    else snprintf(all, sizeof all, "%s %c0", what, letter);
+    return hsc__fail(err, HSC_EINVAL, 0, "%s%sthere is no %s L%d%c%d: the model has %s with %s", option ? option : "",
+                     option ? ": " : "", what, layer, letter, index, layers, all);
+}
+
 /* "L4H3", the letter between the numbers one of `letters`; *end is what follows. */
 static bool read_place(const char *text, const char *letters, int *layer, int *index, const char **end)
 {
@@ -202,6 +214,14 @@ static int set_layers(const target *t)
 static int set_head(const target *t)
 {
     if (hsc__head_parse(t->value, t->field)) return HSC__CLI_GO_ON;
+    int head;
+    const char *end = t->value;
+    if (read_number(t->value, &head, &end) && !*end)
+        return hsc__cli_misuse(
+            t->command,
+            "--%s wants a name such as L4H3 (layer and head from 0), not '%s': head %d of layer 14 is "
+            "L13H%d",
+            t->option->name, t->value, head, head);
     return hsc__cli_misuse(t->command, "--%s wants a name such as L4H3 (layer and head from 0), not '%s'",
                            t->option->name, t->value);
 }

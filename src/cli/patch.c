@@ -182,8 +182,13 @@ static int check(hsc__patch *j, const hsc__args *args)
 static hsc_status read_sources(hsc__patch *j, const hsc__args *args, unsigned flags, hsc_error *err)
 {
     const hsc__patch_options *v = j->options;
-    HSC_FAIL_IF(j->mode != HSC__PATCH_PLACES, HSC_EUNSUPPORTED, "--path, --cut and --pairs are not for %s (%s)",
-                j->opened.name, j->opened.config->arch);
+    HSC_FAIL_IF(
+        j->mode != HSC__PATCH_PLACES, HSC_EUNSUPPORTED,
+        "--%s is not for %s, an encoder-decoder (%s): of these patch takes --corrupted, with --site and --noise%s",
+        v->pairs ? "pairs"
+        : v->cut ? "cut"
+                 : "path",
+        j->opened.name, j->opened.config->arch, v->pairs ? "; ablate, steer, lens and score take --pairs of them" : "");
     if (!v->site) j->site = HSC_ENC_RESID_PRE;
     hsc__source_options o = {.text = args->n ? args->list[0] : NULL,
                              .ids = &v->ids,

@@ -230,9 +230,13 @@ static hsc_status make_cells(hsc__patch *j, hsc_error *err)
 /* Paths go up: into the first layer there is none. */
 static hsc_status check_receivers(const hsc__patch *j, hsc_error *err)
 {
+    const hsc_config *c = j->opened.config;
     int last = -1;
-    for (int i = 0; i < j->receivers.n; i++)
+    for (int i = 0; i < j->receivers.n; i++) {
+        HSC_TRY(hsc__place_check("--path", "head", j->receivers.list[i].layer, j->receivers.list[i].head, c->n_layers,
+                                 c->n_heads, err));
         if (j->receivers.list[i].layer > last) last = j->receivers.list[i].layer;
+    }
     HSC_FAIL_IF(!last, HSC_EINVAL, "--path: no head stands before those of layer 1 (L0): name heads of later layers");
     return HSC_OK;
 }

@@ -249,9 +249,9 @@ static hsc_status run(hsc__scan *scan, hsc__scan_db **db, hsc_error *err)
 {
     const hsc__scan_options *o = scan->options;
     const hsc_config *config = hsc__cli_reader(&scan->opened);
-    HSC_FAIL_IF(o->head.given && (o->head.layer >= config->n_layers || o->head.head >= config->n_heads), HSC_EINVAL,
-                "there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d", o->head.layer,
-                o->head.head, config->n_layers - 1, config->n_heads - 1);
+    if (o->head.given)
+        HSC_TRY(
+            hsc__place_check("--head", "head", o->head.layer, o->head.head, config->n_layers, config->n_heads, err));
     if (o->bos) HSC_TRY(hsc__cli_find_bos(&scan->opened, o->bos, &scan->bos, err));
     HSC_TRY(run_main(scan, db, err));
     if (o->confirm) HSC_TRY(run_file(scan, &scan->confirm, NULL, err));

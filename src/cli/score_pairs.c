@@ -208,8 +208,9 @@ static hsc_status run(asked *a, hsc_error *err)
     hsc_session_options session = hsc__pass_session(&o->pass, o->threads, 0);
     session.max_seqs = 2;
     HSC_FAIL_IF(a->j->reads_source && a->by_text, HSC_EINVAL,
-                "--by text: a pair of %s (%s) has no text in which a candidate could stand", a->j->opened.name,
-                a->j->opened.config->arch);
+                "--by text: a pair of %s, an encoder-decoder (%s), has no text in which a candidate could stand; --by "
+                "continuation asks for each candidate as a target",
+                a->j->opened.name, a->j->opened.config->arch);
     HSC_TRY(hsc__cli_tokenizer(&a->j->opened, &a->tokenizer, err));
     if (!a->j->reads_source) HSC_TRY(hsc_session_new(&a->j->session, a->j->opened.model, &session, err));
     hsc__pair_reader reader = {ask_prompt, ask_pair, a, &a->items};

@@ -14,8 +14,11 @@
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(hsc__steer_options, r.model),
     HSC__OPTION_HEADING("The direction"),
-    OPTION("toward", 0, HSC__OPT_TEXT, "FILE", toward, 0, 0, "Texts, one a line, of what there should be more of."),
-    OPTION("away", 0, HSC__OPT_TEXT, "FILE", away, 0, 0, "Texts, one a line, of what there should be less of."),
+    OPTION("toward", 0, HSC__OPT_TEXT, "FILE", toward, 0, 0,
+           "Texts, one a line, of what there should be more of; of an encoder-decoder a source, a tab and a target a "
+           "line, "
+           "or with --side encoder a source."),
+    OPTION("away", 0, HSC__OPT_TEXT, "FILE", away, 0, 0, "The same of what there should be less of."),
     OPTION("at", 0, HSC__OPT_CHOICE, "mean|last", at, 0, 0,
            "Their mean over all tokens but the first (default), or over the last token of each text."),
     OPTION("site", 0, HSC__OPT_CHOICE, "resid_post|resid_pre|attn_out|mlp_out", site, 0, 0,
@@ -63,8 +66,7 @@ static const hsc__command command = {
         "Large doses break any model: look at the loss of ordinary text (--metric loss), and compare with random "
         "directions of the same length, which stand beside each effect. Choosing a layer by the effect is a search: "
         "judge it on other texts.\n"
-        "An encoder-decoder (T5, BART, Marian) reads TEXT and is asked about --target as in ablate. A line of --toward "
-        "and --away is a source and a target with a tab between them, or with --side encoder a source alone.",
+        "An encoder-decoder (T5, BART, Marian) reads TEXT and is asked about --target as in ablate.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .examples = "headscope steer -m gpt2 --toward glad.txt --away sad.txt \\\n"

@@ -109,9 +109,7 @@ static hsc_status run(void *user, const char *text, hsc_error *err)
     const hsc__head *one = &j->v->head;
     HSC_TRY(hsc__reading_text(&j->r, text, err));
     HSC_TRY(hsc__layers_check(&j->v->layers, c->n_layers, err));
-    HSC_FAIL_IF(one->given && (one->layer >= c->n_layers || one->head >= c->n_heads), HSC_EINVAL,
-                "--head: there is no head L%dH%d: the model has layers L0 to L%d with heads H0 to H%d", one->layer,
-                one->head, c->n_layers - 1, c->n_heads - 1);
+    if (one->given) HSC_TRY(hsc__place_check("--head", "head", one->layer, one->head, c->n_layers, c->n_heads, err));
     j->n_layers = c->n_layers;
     j->n_heads = c->n_heads;
     size_t n = (size_t)j->r.n_tokens, all = place(j, c->n_layers, 0);

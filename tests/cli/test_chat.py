@@ -47,6 +47,16 @@ class Chat(ProgramTest):
         self.assertEqual(self.chat("Hello\n/reset\nHello\n"), (first + "\n") * 2)
         self.assertEqual(self.chat("Hello\n/exit\nHello\n"), first + "\n")
 
+    def test_rules_of_the_file(self):
+        """A rule that is not followed is named, in the words of generate; --show-template writes nothing and names none."""
+        path = self.model / "generation_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "repetition_penalty": 1.3}))
+        words = ("chat", "-m", self.model, "-n", "2", "--once", "Hello")
+        said = self.run_program(*words).stderr.decode()
+        self.assertEqual(said, "headscope: note: model: its repetition_penalty is not followed: options alone decide\n")
+        self.assertEqual(said, self.run_program("generate", "-m", self.model, "Hello", "-n", "2").stderr.decode())
+        self.assertEqual(self.run_program(*words[:3], "--show-template").stderr, b"")
+
     def test_system(self):
         told = self.reply("Be kind. Q:Hello\nA:")
         self.assertEqual(self.chat("Hello\n", "--system", "Be kind."), told + "\n")

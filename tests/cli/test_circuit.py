@@ -126,7 +126,8 @@ class Circuit(ProgramTest):
         self.bad(1, "circuit", "-m", STORIES, "--names", self.names, "L2H0", "--distance", "512", says=["distance is 512"])
         self.bad(1, "circuit", "-m", STORIES, "--names", self.names, "L9H0", says=["L9H0"])
         self.bad(1, "circuit", "-m", STORIES, "--names", self.names, "L2H0", "--word", "#512", says=["--word"])
-        self.bad(1, "compose", "-m", STORIES, "--head", "L9H9", says=["L9H9"])
+        for words in (("compose", "-m", STORIES, "--head", "L9H9"), ("circuit", "-m", STORIES, "L9H9")):
+            self.bad(1, *words, says=["no head L9H9", "layers L0 to L4 with heads H0 to H7"])
         self.bad(2, "compose", "-m", STORIES, "--plot", "a.png", says=["--kind"])
 
 

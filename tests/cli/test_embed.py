@@ -175,7 +175,7 @@ class Embed(ProgramTest):
         data = self.json("embed", "-m", STORIES, "--pairs", *TEXTS[:2])["texts"]
         self.assertEqual([(one["text"], one["pair"]["text"]) for one in data], [tuple(TEXTS[:2])])
         self.bad(2, "embed", "-m", STORIES, "--pairs", "x", says=["two by two"])
-        self.bad(1, "embed", "-m", STORIES, "--pairs", "-n", "3", *TEXTS[:2], says=["pair 1 has", "not cut"])
+        self.bad(1, "embed", "-m", STORIES, "--pairs", "-n", "3", *TEXTS[:2], says=["pair 1: ", "not cut"])
         for line in ("no tab", "a\tb\tc"):
             path.write_text(f"a\tb\n{line}\n")
             self.bad(1, "embed", "-m", STORIES, "--pairs", "-f", path, says=["line 2", "one tab"])
@@ -252,10 +252,13 @@ class Embed(ProgramTest):
         for words, says in (([], "no text"), (["x", "-f", "y"], "one of the two"), (["x", "-o", "a.txt"], ".npy"), (["x", "--pooling", "max"], "mean|cls|last"),
                             (["x", "--json", "-o", "a.npy"], "one of the two")):
             self.bad(2, "embed", "-m", STORIES, *words, says=[says])
-        self.bad(1, "embed", "-m", STORIES, "a " * 600, says=["text 1 has", "512", "--max-tokens"])
+        self.bad(1, "embed", "-m", STORIES, "a " * 600, says=["text 1: ", "512", "--max-tokens"])
         self.assertEqual(self.json("embed", "-m", STORIES, "a " * 600, "--max-tokens", "512")["texts"][0]["n_tokens"], 512)
         self.bad(1, "embed", "-m", STORIES, "--max-tokens", "513", "x", says=["513"])
-        self.bad(1, "embed", "-m", STORIES, "--no-special", "a", "", says=["text 2 is empty"])
+        self.bad(1, "embed", "-m", STORIES, "--no-special", "a", "", says=["text 2: a text that is empty"])
+        path = self.folder / "lines.txt"
+        path.write_text("a\n\nb\n")
+        self.bad(1, "embed", "-m", STORIES, "--no-special", "--file", path, says=[f"{path}: line 2: a text that is empty"])
         self.bad(1, "embed", "-m", SORT, "x", says=["no tokenizer"])
 
 

@@ -298,7 +298,7 @@ class EncoderDecoder(ProgramTest):
             self.assertEqual(self.json(*ablate, "--side", side, "-t", "1"), self.json(*ablate, "--side", side, "-t", "3"))
         self.assertEqual(self.json(*ablate), self.json(*ablate, "--side", "cross"))
         self.assertIn("in the encoder, every head in turn", self.good(*ablate, "--side", "encoder"))
-        self.bad(1, *ablate, "--side", "encoder", "--heads", "L1H0", says=["there is no layer 2 (L1)"])
+        self.bad(1, *ablate, "--side", "encoder", "--heads", "L1H0", says=["there is no head L1H0: the model has layer L0 with heads H0 to H1"])
         self.bad(2, *ablate, "--target", "x", says=["one of the two"])
 
     def test_patch(self):
@@ -314,8 +314,8 @@ class EncoderDecoder(ProgramTest):
         self.assertIn("enc_resid_pre patched", self.good(*patch))
         begins = self.json(*patch[:-2])
         self.assertNotEqual(begins["clean"], got["clean"])
-        self.bad(1, *patch, "--path", "end", says=["not for", "t5"])
-        self.bad(1, "patch", "-m", self.model, "--pairs", "x", says=["not for"])
+        self.bad(1, *patch, "--path", "end", says=["--path is not for t5, an encoder-decoder", "--corrupted, with --site"])
+        self.bad(1, "patch", "-m", self.model, "--pairs", "x", says=["--pairs is not for t5", "ablate, steer, lens and score take --pairs"])
         self.bad(1, *patch, "--site", "rot_q", says=["has no site"])
 
     def test_detect(self):

@@ -58,6 +58,7 @@ class Patch(ProgramTest):
         self.bad(2, *WORDS, "--path", "L3", says=["'L3'"])
         self.bad(2, *WORDS, "--path", "end", "--input", "k")
         self.bad(1, *WORDS, "--path", "L3H9", says=["L3H9"])
+        self.bad(1, *WORDS, "--path", "L9H1", says=["--path: there is no head L9H1: the model has layers L0 to L4"])
         self.bad(1, *WORDS, "--path", "L0H3,L0H1", says=["no head stands before those of layer 1 (L0)"])
 
     def test_cuts(self):
