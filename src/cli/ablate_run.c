@@ -337,8 +337,9 @@ static hsc_status summarise(hsc__ablate *j, hsc_error *err)
 
 static hsc_status run_items(hsc__ablate *j, hsc_lab *lab, hsc_error *err)
 {
+    hsc__counting counting;
     for (size_t i = 0; i < j->items.n; i++) {
-        if (j->items.n > 1) hsc__cli_progress("ablating: text %zu of %zu", i + 1, j->items.n);
+        hsc__counting_text(&counting, "ablating", i, j->items.n);
         if (!j->items.list[i].unused) HSC_TRY(run_item(j, lab, i, err));
     }
     return HSC_OK;

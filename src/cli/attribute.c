@@ -160,8 +160,9 @@ static hsc_status run(void *user, const char *text, hsc_error *err)
 {
     job *j = user;
     HSC_TRY(read_items(j, text, err));
+    hsc__counting counting;
     for (size_t i = 0; i < j->items.n; i++) {
-        if (j->items.n > 1) hsc__cli_progress("attributing: text %zu of %zu", i + 1, j->items.n);
+        hsc__counting_text(&counting, "attributing", i, j->items.n);
         HSC_TRY(run_item(j, i, err));
     }
     hsc__cli_progress_end();

@@ -203,6 +203,18 @@ int hsc__counting_tell(void *counting, int n_done, int n_all)
     return 0;
 }
 
+void hsc__counting_text(hsc__counting *c, const char *doing, size_t i, size_t n)
+{
+    if (n < 2) return;
+    if (i == 0) {
+        *c = (hsc__counting){.path = doing, .thing = "text", .unit = "texts", .per_thing = 1};
+        hsc__counting_start(c);
+        hsc__cli_progress("%s: text 1 of %zu", doing, n);
+    }
+    hsc__counting_tell(c, (int)i, (int)n);
+    hsc__cli_at("%s: text %zu of %zu", doing, i + 1, n);
+}
+
 /* ------------------------------------------------------------------------------------------------------------ BOS ----
  */
 

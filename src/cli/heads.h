@@ -61,6 +61,9 @@ typedef struct hsc__counting {
 void hsc__counting_start(hsc__counting *counting);
 /* n_all 0: not known. Returns 0. */
 int hsc__counting_tell(void *counting, int n_done, int n_all);
+/* Text i of n, from 0, is begun: "ablating: text 3 of 20, 0.8 texts a second, 22 s left". Begins to count with the
+ * first; of a single one nothing is said. */
+void hsc__counting_text(hsc__counting *counting, const char *doing, size_t i, size_t n);
 
 /* The id of the token with this text, or of the BOS that the model's files name for "own"; HSC_ENOTFOUND names the
  * option --bos. */

@@ -127,6 +127,7 @@ static hsc_status run_text(job *j, const char *text, hsc_error *err)
 /* table [n_items][n_stages]: the lead of the right answer. */
 static hsc_status run_items(job *j, double *table, hsc_error *err)
 {
+    hsc__counting counting;
     for (size_t i = 0; i < j->items.n; i++) {
         const hsc__item *item = &j->items.list[i];
         hsc_token words[2] = {item->a, item->b};
@@ -137,7 +138,7 @@ static hsc_status run_items(job *j, double *table, hsc_error *err)
         o.first_pos = item->n_tokens - 1;
         o.source = item->source;
         o.n_source = item->n_source;
-        hsc__cli_progress("lens: text %zu of %zu", i + 1, j->items.n);
+        hsc__counting_text(&counting, "lens", i, j->items.n);
         HSC_TRY(hsc_lens_run(j->r.opened.model, item->ids, item->n_tokens, &o, &lens, err));
         for (int s = 0; s < j->n_stages; s++) {
             double d = (double)lens.word_logits[2 * s] - (double)lens.word_logits[2 * s + 1];

@@ -1,6 +1,7 @@
 /* headscope steer: the mean difference of two sets of texts, added to the stream at a layer, in several doses; what
  * that does to a metric, beside random directions of the same length, and what the model writes with it. */
 #include "cli/steer.h"
+#include "cli/heads.h"
 
 #include "headscope/random.h"
 #include "headscope/tasks.h"
@@ -258,9 +259,10 @@ static hsc_status run_items(hsc__steer *s, const hsc_variant *variants, hsc_erro
                          .compute = (hsc_compute)s->options->r.compute,
                          .logits = hsc__metric_rows(&s->metric)};
     hsc_lab *lab = NULL;
+    hsc__counting counting;
     hsc_status status = hsc_lab_new(&lab, s->opened.model, &o, err);
     for (size_t i = 0; i < s->items.n && status == HSC_OK; i++) {
-        if (s->items.n > 1) hsc__cli_progress("steering: text %zu of %zu", i + 1, s->items.n);
+        hsc__counting_text(&counting, "steering", i, s->items.n);
         status = run_item(s, lab, variants, i, err);
     }
     hsc_lab_free(lab);
