@@ -12,7 +12,7 @@
 struct hsc_pairs {
     const hsc_pair **pairs;
     size_t n, capacity;
-    bool unordered; /* by id */
+    bool unordered; /* by id, as marked text is from its millionth line on */
     hsc_skipped *skipped;
     size_t n_skipped, skipped_capacity;
     hsc__archive archive; /* pairs, all strings and ids */

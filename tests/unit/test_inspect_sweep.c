@@ -42,15 +42,17 @@ static void test_figures(void **unused)
     hsc_table table = {x, N, M};
     assert_int_equal(hsc_sweep_figures(&table, NULL, out, NULL), HSC_OK);
     for (int j = 0; j < M; j++) {
-        double sum = 0;
+        double sum = 0, squares = 0;
         int hits = 0;
         for (int c = 0; c < N; c++) sum += x[c * M + j];
+        for (int c = 0; c < N; c++) squares += (x[c * M + j] - sum / N) * (x[c * M + j] - sum / N);
         for (int bits = 0; bits < 1 << N; bits++) {
             double turned = 0;
             for (int c = 0; c < N; c++) turned += bits >> c & 1 ? -x[c * M + j] : x[c * M + j];
             hits += fabs(turned) >= fabs(sum) - 1e-12;
         }
         assert_near(out[j].mean, sum / N, 1e-15);
+        if (squares > 0) assert_near(out[j].dz, sum / N / sqrt(squares / (N - 1)), 1e-12);
         assert_true(out[j].ci.low <= out[j].mean && out[j].mean <= out[j].ci.high);
         if (j == 4) assert_true(isnan(out[j].p) && isnan(out[j].p_fwer) && isnan(out[j].q));
         else assert_near(out[j].p, ldexp(hits, -N), 0);
