@@ -206,7 +206,10 @@ static hsc_status read_items(hsc__ablate *j, const hsc__args *args, hsc_error *e
                                                              .flags = flags},
                                       err));
     else if (v->ids.ids) HSC_TRY(hsc__items_add_ids(&j->items, &v->ids, err));
-    else HSC_TRY(hsc__items_add_text(&j->items, &j->opened, args->list[0], strlen(args->list[0]), flags, err));
+    else {
+        j->text = args->list[0];
+        HSC_TRY(hsc__items_add_text(&j->items, &j->opened, j->text, strlen(j->text), flags, err));
+    }
     hsc_token a, b;
     HSC_TRY(hsc__metric_tokens(&j->metric, &j->opened, &a, &b, err));
     for (size_t i = 0; i < j->items.n; i++) {

@@ -66,6 +66,7 @@ typedef struct hsc__ablate {
     size_t n_targets, targets_capacity;
     int set;                   /* the target of kind SET; -1: a sweep without one */
     float *fills[HSC_N_SITES]; /* what takes a unit's place: [n_layers][n_fill][row]; NULL: 0 */
+    const char *text;          /* the one that is asked about; NULL: a file, ids, or a source */
     int n_fill;                /* 1: the same row everywhere; else one a position */
     int seam;                  /* of the donor and the text where their lengths differ (hsc_align) */
     double *values;            /* [n_items][n_targets + 1]; the last is the run as it is */

@@ -92,13 +92,15 @@ static hsc_status fill_from_item(hsc__ablate *j, const hsc__item *donor, hsc_err
     return status;
 }
 
-static hsc_status align_text(hsc__ablate *j, const hsc__item *donor, hsc_error *err)
+static hsc_status align_text(hsc__ablate *j, const hsc__item *donor, const char *text, unsigned flags, hsc_error *err)
 {
+    int word = -1;
     const hsc__item *x = &j->items.list[0];
     int n = hsc__ablate_rows(j, x), n_donor = hsc__ablate_rows(j, donor);
     bool of_source = j->side == HSC__SIDE_ENCODER;
-    HSC_TRY(hsc_align(of_source ? x->source : x->ids, n, of_source ? donor->source : donor->ids, n_donor, -1, &j->seam,
-                      err));
+    if (j->text) HSC_TRY(hsc__differing_word(&j->opened, j->text, text, flags, &word, err));
+    HSC_TRY(hsc_align(of_source ? x->source : x->ids, n, of_source ? donor->source : donor->ids, n_donor, word,
+                      &j->seam, err));
     j->items.n_aligned += n != n_donor;
     return HSC_OK;
 }
@@ -109,7 +111,7 @@ static hsc_status fill_from_text(hsc__ablate *j, const char *text, hsc_error *er
     unsigned flags = hsc__encode_flags(j->options->no_special, j->options->parse_special);
     hsc_status status = hsc__items_add_text(&donor, &j->opened, text, strlen(text), flags, err);
     if (status == HSC_OK) {
-        status = align_text(j, &donor.list[0], err);
+        status = align_text(j, &donor.list[0], text, flags, err);
         if (status != HSC_OK) status = hsc__fail_prefix(err, status, "--donor: '%s' does not fit", text);
     }
     if (status == HSC_OK) status = fill_from_item(j, &donor.list[0], err);

@@ -133,6 +133,13 @@ void hsc__items_drop_last(hsc__items *items);
 hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err);
 /* The item is in no cluster; its line is left out, once for both wordings. */
 hsc_status hsc__items_leave_unused(hsc__items *items, size_t item, const char *why, hsc_error *err);
+/* The first token of text[n] that reaches beyond byte `start`, where a word begins; -1: none. */
+hsc_status hsc__word_at(const hsc__opened *opened, const char *text, size_t n, size_t start, unsigned flags, int *out,
+                        hsc_error *err);
+/* The first token of a word that one text has with another ending than the other, for hsc_align; -1: the first place
+ * where they differ is none. */
+hsc_status hsc__differing_word(const hsc__opened *opened, const char *x, const char *y, unsigned flags, int *out,
+                               hsc_error *err);
 /* Finds where every item is aligned with its twin, by its source's tokens with of_source; those without a twin that
  * fits are left out and become unused. path: for messages. HSC_EINVAL: none is left. */
 hsc_status hsc__items_align_twins(hsc__items *items, const char *path, bool of_source, hsc_error *err);

@@ -191,6 +191,37 @@ hsc_status hsc__items_join(const hsc__items *items, hsc_texts *out, hsc_error *e
 
 /* ------------------------------------------------------------------------------------------------------ twins ---- */
 
+hsc_status hsc__word_at(const hsc__opened *opened, const char *text, size_t n, size_t start, unsigned flags, int *out,
+                        hsc_error *err)
+{
+    const hsc_tokenizer *tokenizer = NULL;
+    hsc_encoding encoding = {0};
+    *out = -1;
+    HSC_TRY(hsc__cli_tokenizer(opened, &tokenizer, err));
+    hsc_status status = hsc_encode(tokenizer, text, n, flags, &encoding, err);
+    for (size_t i = 0; status == HSC_OK && *out < 0 && i < encoding.n; i++)
+        if (encoding.spans[i].end > start) *out = (int)i;
+    hsc_encoding_free(&encoding);
+    return status;
+}
+
+/* Blanks and the marks beside a word are no part of it. */
+static bool in_word(char c)
+{
+    return c && !strchr(" \t\n.,;:!?\"()[]{}", c);
+}
+
+hsc_status hsc__differing_word(const hsc__opened *opened, const char *x, const char *y, unsigned flags, int *out,
+                               hsc_error *err)
+{
+    size_t at = 0;
+    *out = -1;
+    while (x[at] && x[at] == y[at]) at++;
+    if (!at || !in_word(x[at - 1]) || !(in_word(x[at]) || in_word(y[at]))) return HSC_OK;
+    while (at && in_word(x[at - 1])) at--;
+    return hsc__word_at(opened, x, strlen(x), at, flags, out, err);
+}
+
 static hsc_status align(const hsc__items *items, hsc__item *x, bool of_source, bool *aligned, hsc_error *err)
 {
     HSC_FAIL_IF(x->twin < 0, HSC_EINVAL, "it has no twin");

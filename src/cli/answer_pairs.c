@@ -270,21 +270,6 @@ static hsc_status add_wording_ids(const reader *r, const hsc_wording *w, hsc_spa
     return HSC_OK;
 }
 
-/* The first token of the prompt that reaches into the exchanged word. */
-static hsc_status find_word(const reader *r, const hsc_wording *w, int *out, hsc_error *err)
-{
-    const hsc_tokenizer *tokenizer = NULL;
-    hsc_encoding encoding = {0};
-    *out = -1;
-    if (!w->text || w->swap.start == w->swap.end) return HSC_OK;
-    HSC_TRY(hsc__cli_tokenizer(r->opened, &tokenizer, err));
-    hsc_status status = hsc_encode(tokenizer, w->text, w->query.end, r->flags, &encoding, err);
-    for (size_t i = 0; status == HSC_OK && *out < 0 && i < encoding.n; i++)
-        if (encoding.spans[i].end > w->swap.start) *out = (int)i;
-    hsc_encoding_free(&encoding);
-    return status;
-}
-
 static hsc_status add_wording(const reader *r, const hsc_pair *pair, int which, hsc_error *err)
 {
     const hsc_wording *w = &pair->wording[which];
@@ -297,7 +282,8 @@ static hsc_status add_wording(const reader *r, const hsc_pair *pair, int which, 
     if (status != HSC_OK) return status;
     hsc__item *item = &r->items->list[r->items->n - 1];
     item->line = w->line;
-    HSC_TRY(find_word(r, w, &item->word, err));
+    if (w->text && w->swap.start < w->swap.end)
+        HSC_TRY(hsc__word_at(r->opened, w->text, w->query.end, w->swap.start, r->flags, &item->word, err));
     item->cluster = hsc__strndup(pair->cluster, strlen(pair->cluster));
     return item->cluster ? HSC_OK : hsc__fail_memory(err, strlen(pair->cluster) + 1, "a cluster");
 }

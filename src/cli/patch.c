@@ -217,7 +217,7 @@ static hsc_status name_rows(hsc__patch *j, hsc_error *err)
 }
 
 /* Tables of weights and paths take every position from its own. */
-static hsc_status align(hsc__patch *j, const hsc__item *x, const hsc__item *y, hsc_error *err)
+static hsc_status align(hsc__patch *j, const hsc__item *x, const hsc__item *y, int word, hsc_error *err)
 {
     bool own = j->mode == HSC__PATCH_PATHS || hsc_site_is_map(j->site), of_source = hsc_site_is_of_source(j->site);
     int n = x->source ? x->n_source : x->n_tokens, m = x->source ? y->n_source : y->n_tokens;
@@ -225,7 +225,7 @@ static hsc_status align(hsc__patch *j, const hsc__item *x, const hsc__item *y, h
                 "the texts have %d and %d tokens: %s wants as many in both, each position takes from its own", n, m,
                 j->mode == HSC__PATCH_PATHS ? "--path" : hsc_site_name(j->site));
     return hsc_align(of_source ? x->source : x->ids, hsc__patch_rows(j, x), of_source ? y->source : y->ids,
-                     hsc__patch_rows(j, y), -1, &j->seam, err);
+                     hsc__patch_rows(j, y), word, &j->seam, err);
 }
 
 static hsc_status read_texts(hsc__patch *j, const hsc__args *args, hsc_error *err)
@@ -241,7 +241,10 @@ static hsc_status read_texts(hsc__patch *j, const hsc__args *args, hsc_error *er
     else if (v->corrupted && !reads_source)
         HSC_TRY(hsc__items_add_text(&j->items, &j->opened, v->corrupted, strlen(v->corrupted), flags, err));
     hsc__item *clean = &j->items.list[0], *other = &j->items.list[j->items.n - 1];
-    if (j->mode != HSC__PATCH_CUTS) HSC_TRY(align(j, clean, other, err));
+    int word = -1;
+    if (v->corrupted && !v->ids.ids && !reads_source)
+        HSC_TRY(hsc__differing_word(&j->opened, args->list[0], v->corrupted, flags, &word, err));
+    if (j->mode != HSC__PATCH_CUTS) HSC_TRY(align(j, clean, other, word, err));
     HSC_TRY(hsc__metric_tokens(&j->metric, &j->opened, &clean->a, &clean->b, err));
     other->a = clean->a;
     other->b = clean->b;

@@ -126,6 +126,20 @@ class Patch(ProgramTest):
         file.write_text(lines[3] + "\n")
         self.bad(1, "patch", "-m", STORIES, "--pairs", file, says=[f"{file}: no text has a twin to take from; line 1: its twin"])
 
+    def test_ending(self):
+        """A word and the same with an ending: the ending meets the word's last token, as over a pair file."""
+        metric = ("--metric", "logit: #500 - #400")
+        got = self.json("patch", "-m", STORIES, *metric, "The dogs ran to", "--corrupted", "The dog ran to")
+        n, m = got["n_rows"]
+        self.assertEqual(n, m + 1)
+        self.assertEqual(got["seam"], 3)  # <s>, The, do, g, s: s meets g, and g nothing
+        self.assertEqual([i for i, cell in enumerate(got["cells"][0]) if cell is None], [3])
+        for other in ("The dog, ran to", "The big dog ran to"):
+            self.bad(1, "patch", "-m", STORIES, *metric, "The dog ran to", "--corrupted", other, says=["a word more"])
+        how = ("--how", "resample", "--heads", "L3H2", "--no-controls")
+        got = self.json("ablate", "-m", STORIES, *metric, "The dogs ran to", *how, "--donor", "The dog ran to")
+        self.assertEqual(got["n_aligned"], 1)
+
     def test_texts_of_unequal_lengths(self):
         """Patched before the first layer, a position of a model that rotates is the other text's token there."""
         metric = ("--metric", "logit: #500 - #400")
