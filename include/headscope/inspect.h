@@ -149,7 +149,8 @@ typedef struct hsc_source {
 } hsc_source;
 
 /*
- * Reads pairs from a file, a pipe, or n bytes; `name` is the file's, for messages. No more than a line is held at once.
+ * Reads pairs from a file, a pipe, or n bytes; `name` is the file's, for messages. No more than a line is held at once,
+ * and of JSONL the ids of all until it is read.
  *
  * Marked text, a pair a line: The [a:animal] didn't cross the [b:street] because [q:it] was too {tired|wide}.
  *   [a:..] and [b:..] are the candidates, {x|y} the swapped words: with x the answer is a, with y it is b; {x|y}! turns
