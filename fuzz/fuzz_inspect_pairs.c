@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n = size - 1;
     pieces p = {data, n, (size_t)data[n] + 1};
     hsc_status status = hsc_pairs_parse(&whole, "fuzz", (const char *)data, n, NULL, &err);
-    CHECK(hsc_pairs_read(&again, "fuzz", &(hsc_source){read_piece, &p}, NULL, &other) == status);
+    CHECK(hsc_pairs_read(&again, "fuzz", &(hsc_reader){read_piece, &p}, NULL, &other) == status);
     CHECK(strcmp(err.message, other.message) == 0 && (status == HSC_OK) == !err.message[0]);
     if (status != HSC_OK) return 0;
     CHECK(hsc_pairs_count(whole) == hsc_pairs_count(again));

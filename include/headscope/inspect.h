@@ -143,14 +143,14 @@ typedef struct hsc_skipped {
 typedef struct hsc_pairs hsc_pairs;
 
 /* Where bytes come from. read: up to n bytes, at least one, to out; *n_read is 0 at the end. */
-typedef struct hsc_source {
+typedef struct hsc_reader {
     hsc_status (*read)(void *user, char *out, size_t n, size_t *n_read, hsc_error *err);
     void *user;
-} hsc_source;
+} hsc_reader;
 
 /*
- * Reads pairs from a file, a pipe, or n bytes; `name` is the file's, for messages. No more than a line is held at once,
- * and of JSONL the ids of all until it is read.
+ * Reads pairs from what `reader` gives, or from n bytes; `name` is the file's, for messages. No more than a line is
+ * held at once, and of JSONL the ids of all until it is read.
  *
  * Marked text, a pair a line: The [a:animal] didn't cross the [b:street] because [q:it] was too {tired|wide}.
  *   [a:..] and [b:..] are the candidates, {x|y} the swapped words: with x the answer is a, with y it is b; {x|y}! turns
@@ -168,9 +168,9 @@ typedef struct hsc_source {
  * A line that cannot be used is left out and listed. HSC_EFORMAT: no line can be used (the message has the first
  * reason), a line of JSONL is no JSON object or two have one id, cluster_field is absent from a line or given for
  * marked text, or a line has more than 64 MiB. HSC_EIO: a temporary file cannot be made or written. HSC_ENOMEM. What
- * the source's read returns.
+ * the reader returns.
  */
-HSC_API HSC_MUST_CHECK hsc_status hsc_pairs_read(hsc_pairs **out, const char *name, const hsc_source *source,
+HSC_API HSC_MUST_CHECK hsc_status hsc_pairs_read(hsc_pairs **out, const char *name, const hsc_reader *reader,
                                                  const char *cluster_field, hsc_error *err);
 HSC_API HSC_MUST_CHECK hsc_status hsc_pairs_parse(hsc_pairs **out, const char *name, const char *bytes, size_t n,
                                                   const char *cluster_field, hsc_error *err);

@@ -130,8 +130,8 @@ static hsc_status read_file(const hsc__scan *scan, hsc__scan_file *file, hsc_err
 {
     hsc__input input;
     HSC_TRY(hsc__input_open(&input, file->path, err));
-    hsc_source source = {hsc__input_read, &input};
-    hsc_status status = hsc_pairs_read(&file->pairs, file->path, &source, scan->options->cluster, err);
+    hsc_reader reader = {hsc__input_read, &input};
+    hsc_status status = hsc_pairs_read(&file->pairs, file->path, &reader, scan->options->cluster, err);
     hsc__input_close(&input);
     return status;
 }

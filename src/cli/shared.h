@@ -66,7 +66,7 @@ typedef struct hsc__input {
     size_t n; /* bytes so far */
 } hsc__input;
 hsc_status hsc__input_open(hsc__input *input, const char *path, hsc_error *err);
-/* As hsc_source wants it; user: the input. */
+/* As hsc_reader wants it; user: the input. */
 hsc_status hsc__input_read(void *user, char *out, size_t n, size_t *n_read, hsc_error *err);
 void hsc__input_close(hsc__input *input);
 

@@ -16,7 +16,7 @@ static hsc_status fill(hsc__list *l, hsc_error *err)
     if (l->at && l->filled) memmove(l->buffer, l->buffer + l->at, l->filled);
     l->at = 0;
     HSC_TRY(hsc__grow(&l->buffer, &l->capacity, l->filled + BLOCK, 1, err));
-    HSC_TRY(l->source->read(l->source->user, l->buffer + l->filled, l->capacity - l->filled, &n, err));
+    HSC_TRY(l->reader->read(l->reader->user, l->buffer + l->filled, l->capacity - l->filled, &n, err));
     l->filled += n;
     l->ended = n == 0;
     return HSC_OK;

@@ -7,10 +7,10 @@
 
 #include <stdbool.h>
 
-/* Zero it and set the source and name before use. */
+/* Zero it and set the reader and name before use. */
 typedef struct hsc__list {
-    const hsc_source *source;
-    const char *name; /* of the source, for messages */
+    const hsc_reader *reader;
+    const char *name; /* of the file, for messages */
     const char *line; /* the one at hand, without "\n" or "\r\n", until the next call; NULL at the end */
     size_t n;
     int number; /* from 1, those that were passed over counted */
@@ -21,7 +21,7 @@ typedef struct hsc__list {
     bool ended;
 } hsc__list;
 
-/* HSC_ENOMEM; as the source. HSC_EFORMAT: a line of more than 64 MiB. */
+/* HSC_ENOMEM; as the reader. HSC_EFORMAT: a line of more than 64 MiB. */
 hsc_status hsc__list_next(hsc__list *lines, hsc_error *err);
 void hsc__list_free(hsc__list *lines);
 

@@ -161,13 +161,13 @@ static hsc_status read_pairs(hsc_pairs *pairs, hsc__list *lines, const char *clu
     return HSC_OK;
 }
 
-hsc_status hsc_pairs_read(hsc_pairs **out, const char *name, const hsc_source *source, const char *cluster_field,
+hsc_status hsc_pairs_read(hsc_pairs **out, const char *name, const hsc_reader *reader, const char *cluster_field,
                           hsc_error *err)
 {
     *out = NULL;
     hsc_pairs *pairs = hsc__calloc(1, sizeof *pairs);
     if (!pairs) return hsc__fail_memory(err, sizeof *pairs, "sentence pairs");
-    hsc__list lines = {.source = source, .name = name};
+    hsc__list lines = {.reader = reader, .name = name};
     hsc_status status = hsc__archive_text(&pairs->archive, name, strlen(name), &pairs->name, err);
     if (status == HSC_OK) status = read_pairs(pairs, &lines, cluster_field, err);
     hsc__list_free(&lines);
@@ -197,7 +197,7 @@ hsc_status hsc_pairs_parse(hsc_pairs **out, const char *name, const char *bytes,
                            hsc_error *err)
 {
     rest all = {bytes, n};
-    return hsc_pairs_read(out, name, &(hsc_source){read_rest, &all}, cluster_field, err);
+    return hsc_pairs_read(out, name, &(hsc_reader){read_rest, &all}, cluster_field, err);
 }
 
 void hsc_pairs_free(hsc_pairs *pairs)

@@ -324,11 +324,11 @@ static void test_longest_line(void **unused)
         hsc_pairs *pairs;
         hsc_error err = {0};
         long_list fits = {.n = LONGEST, .most = most[i]}, more = {.n = LONGEST + 1, .most = most[i]};
-        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_source){read_long, &fits}, NULL, &err), HSC_OK);
+        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_reader){read_long, &fits}, NULL, &err), HSC_OK);
         assert_int_equal(hsc_pairs_count(pairs), 2);
         assert_int_equal(hsc_pairs_get(pairs, 1)->wording[0].line, 3);
         hsc_pairs_free(pairs);
-        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_source){read_long, &more}, NULL, &err), HSC_EFORMAT);
+        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_reader){read_long, &more}, NULL, &err), HSC_EFORMAT);
         assert_string_equal(err.message, "f: line 2 has more than 67108864 bytes");
     }
 }
@@ -411,7 +411,7 @@ static void test_pieces(void **unused)
     for (size_t most = 1; most <= sizeof text; most++) {
         trickle t = {.text = text, .n = sizeof text - 1, .most = most, .fails = SIZE_MAX};
         hsc_pairs *pairs;
-        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_source){read_trickle, &t}, NULL, NULL), HSC_OK);
+        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_reader){read_trickle, &t}, NULL, NULL), HSC_OK);
         assert_int_equal(hsc_pairs_count(pairs), 2);
         assert_string_equal(hsc_pairs_get(pairs, 0)->id, "000003");
         assert_string_equal(hsc_pairs_get(pairs, 0)->wording[1].text, "x y v");
@@ -420,7 +420,7 @@ static void test_pieces(void **unused)
         hsc_pairs_free(pairs);
         hsc_error err = {0};
         trickle cut = {.text = text, .n = sizeof text - 1, .most = most, .fails = 30};
-        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_source){read_trickle, &cut}, NULL, &err), HSC_EIO);
+        assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_reader){read_trickle, &cut}, NULL, &err), HSC_EIO);
         assert_string_equal(err.message, "the line is cut");
         assert_null(pairs);
     }
@@ -440,7 +440,7 @@ static void test_endless_line(void **unused)
     (void)unused;
     hsc_pairs *pairs;
     hsc_error err = {0};
-    assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_source){read_zeros, NULL}, NULL, &err), HSC_EFORMAT);
+    assert_int_equal(hsc_pairs_read(&pairs, "f", &(hsc_reader){read_zeros, NULL}, NULL, &err), HSC_EFORMAT);
     assert_non_null(strstr(err.message, "f: line 1 has more than 67108864 bytes"));
 }
 
