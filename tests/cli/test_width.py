@@ -74,6 +74,7 @@ class Width(ProgramTest):
         yield "ablate", "-m", stories, TEXT, *METRIC
         yield "ablate", "-m", stories, "--pairs", pairs, "--heads", "L1H2,L2H3", "--then", "all"
         yield "ablate", "-m", stories, "--pairs", pairs, "--holdout", "0.5"
+        yield "ablate", "-m", stories, "--file", texts, "--metric", "loss", "--heads", "L1H2", "--per-token"
         yield "ablate", "-m", self.t5, "--metric", "loss", "w4 w5", "--target", "w6 w7"
         yield "patch", "-m", stories, *METRIC, "--ids", IDS, "--corrupted-ids", OTHER_IDS
         yield "patch", "-m", stories, *METRIC, "--ids", IDS, "--cut", "each"
