@@ -148,7 +148,8 @@ void hsc__items_describe(hsc__string *out, const hsc__items *items, int n_cluste
 json_t *hsc__items_json_skipped(const hsc__items *items);
 
 /* values [items->n][n_columns] averaged over the items of each cluster, in the order that clusters appear; those that
- * are unused count nowhere. means: [*n_clusters][n_columns], with room for items->n rows. */
+ * are unused count nowhere. means: [*n_clusters][n_columns], with room for items->n rows. HSC_EINVAL: a value of
+ * several clusters is not finite. */
 hsc_status hsc__items_cluster_means(const hsc__items *items, const double *values, size_t n_columns, double *means,
                                     int *n_clusters, hsc_error *err);
 

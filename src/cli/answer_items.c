@@ -1,6 +1,7 @@
 /* The texts that an answer is asked of: one, or the lines of a file; and their clusters. */
 #include "cli/answer.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -302,6 +303,18 @@ static int number_clusters(const hsc__items *items, const size_t *first, int *nu
     return n;
 }
 
+/* Tests and intervals want numbers: the text that brings none is named. */
+static hsc_status check_finite(const hsc__items *items, const double *values, size_t n_columns, hsc_error *err)
+{
+    for (size_t i = 0; i < items->n; i++)
+        for (size_t k = 0; k < n_columns && !items->list[i].unused; k++)
+            HSC_FAIL_IF(!isfinite(values[i * n_columns + k]), HSC_EINVAL,
+                        "text %zu of %zu: what the model says of it is not finite (NaN): the file's weights are "
+                        "damaged or overflow",
+                        i + 1, items->n);
+    return HSC_OK;
+}
+
 hsc_status hsc__items_cluster_means(const hsc__items *items, const double *values, size_t n_columns, double *means,
                                     int *n_clusters, hsc_error *err)
 {
@@ -320,6 +333,7 @@ hsc_status hsc__items_cluster_means(const hsc__items *items, const double *value
             for (size_t k = 0; k < n_columns && !items->list[i].unused; k++) row[k] += values[i * n_columns + k];
         }
         for (size_t i = 0; i < (size_t)*n_clusters * n_columns; i++) means[i] /= members[i / n_columns];
+        if (*n_clusters > 1) status = check_finite(items, values, n_columns, err);
     }
     hsc__free(list);
     hsc__free(first);

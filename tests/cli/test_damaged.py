@@ -120,6 +120,14 @@ class NotANumber(Damaged):
         (model / "config.json").write_text(json.dumps({**config, "quantization_config": None}))
         self.good("score", "-m", model, TEXT)
 
+    def test_no_test_of_nan(self):
+        """Figures over clusters name the text that brings none."""
+        model, pairs = self.checkpoint("attn.c_attn.weight", math.nan), self.folder / "repeats.jsonl"
+        lines = [{"id": f"{i}", "T": 6, "ids": [0, *range(i, i + 6), *range(i, i + 6)]} for i in (10, 20)]
+        pairs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        for command in ("ablate", "patch", "attribute", "lens"):
+            self.bad(1, command, "-m", model, "--pairs", pairs, says=["text 1 of 4", "not finite", "damaged"])
+
     def test_no_flow_of_nan(self):
         self.bad(1, "rollout", "-m", self.checkpoint("attn.c_attn.weight", math.nan), TEXT, says=["not finite"])
 
