@@ -162,6 +162,13 @@ static void name_head(const void *user, int head, hsc__string *out)
     hsc__string_printf(out, "L%dH%d", head / per, head % per);
 }
 
+/* With as many decimals as the effects, so that two of them fit into a line. */
+static void cell_interval(hsc__string *cells, hsc_interval ci)
+{
+    if (isnan(ci.low)) hsc__string_text(cells, "-\t");
+    else hsc__string_printf(cells, "[%6.3f, %6.3f]\t", ci.low, ci.high);
+}
+
 static void add_table(const carrying *c, hsc__string *out)
 {
     const hsc__sweep *tests = &c->j->tests;
@@ -180,10 +187,10 @@ static void add_table(const carrying *c, hsc__string *out)
         int h = c->order[i], d = FIRST + c->n_heads + h;
         hsc__cell_head(&table.cells, h / per, h % per);
         hsc__cell_number(&table.cells, 3, c->means[FIRST + h]);
-        hsc__cell_interval(&table.cells, c->interval[FIRST + h]);
+        cell_interval(&table.cells, c->interval[FIRST + h]);
         hsc__cell_number(&table.cells, 3, c->means[FIRST + h] / c->means[TOTAL]);
         hsc__cell_number(&table.cells, 3, c->means[d]);
-        hsc__cell_interval(&table.cells, c->interval[d]);
+        cell_interval(&table.cells, c->interval[d]);
         if (tests->effects) hsc__cell_p(&table.cells, tests->effects[h].p_fwer);
         else hsc__string_text(&table.cells, "\t");
     }
