@@ -175,6 +175,15 @@ void hsc__counting_start(hsc__counting *counting)
     clock_gettime(CLOCK_MONOTONIC, &counting->started);
 }
 
+/* What is wider than the terminal would leave pieces behind when it is rewritten. */
+static void show_line(const char *path, const char *line)
+{
+    char whole[1024];
+    snprintf(whole, sizeof whole, "%s: %s", path, line);
+    size_t room = (size_t)hsc__cli_width_of(stderr) - 1;
+    hsc__cli_progress("%.*s", (int)hsc__utf8_prefix(whole, strnlen(whole, room)), whole);
+}
+
 static void show_counting(hsc__counting *c, int n_done, int n_all)
 {
     bool terminal = hsc__cli_terminal(stderr);
@@ -189,7 +198,7 @@ static void show_counting(hsc__counting *c, int n_done, int n_all)
         snprintf(line, sizeof line, "%s %d of %d, %.*f %s a second%s", c->thing, n_done, n_all, decimals, per_second,
                  c->unit, end);
     else snprintf(line, sizeof line, "%s %d, %.*f %s a second", c->thing, n_done, decimals, per_second, c->unit);
-    if (terminal) hsc__cli_progress("%s: %s", c->path, line);
+    if (terminal) show_line(c->path, line);
     else hsc__cli_note("%s: %s", c->path, line);
 }
 
