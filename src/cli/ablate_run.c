@@ -260,7 +260,7 @@ static hsc_status run_item(hsc__ablate *j, hsc_lab *lab, size_t i, hsc_error *er
     hsc_view logits;
     int n_donors = hsc__ablate_n_donors(j, i);
     int n_rows = hsc__ablate_rows(j, item);
-    if (j->n_fill > 1 && j->options->how == HSC__ABLATE_MEAN && n_rows != j->n_fill)
+    if (j->options->by_position && n_rows != j->n_fill)
         return hsc__fail(err, HSC_EINVAL, 0, "--by-position: a text has %d tokens, those of the corpus have %d", n_rows,
                          j->n_fill);
     double *before = hsc__calloc(2 * (size_t)item->n_tokens, sizeof *before);

@@ -199,6 +199,9 @@ class Ablate(ProgramTest):
             self.assertAlmostEqual(target["effect"], 0, delta=1e-5)
         mean = self.ablate(TEXT, *METRIC, "--how", "mean", "--corpus", file)
         self.assertGreater(max(abs(t["effect"]) for t in mean["targets"]), 1e-3)
+        file.write_text("a\n")  # one token, which is no mean for every position
+        self.bad(1, "ablate", "-m", STORIES, TEXT, *METRIC, "--how", "mean", "--corpus", file, "--by-position",
+                 "--no-special", says=["--by-position", "those of the corpus have 1"])
 
     def test_picture(self):
         for name in ("a.png", "a.svg"):
