@@ -241,6 +241,16 @@ static bool twin_said(const hsc__items *items, size_t i)
     return twin >= 0 && (size_t)twin < i && items->list[twin].unused && items->list[twin].line == items->list[i].line;
 }
 
+hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err)
+{
+    HSC_TRY(hsc__grow(&items->left_out, &items->left_capacity, items->n_left_out + 1, sizeof *items->left_out, err));
+    hsc__left_out *left = &items->left_out[items->n_left_out];
+    *left = (hsc__left_out){line, hsc__strndup(why, strlen(why))};
+    if (!left->why) return hsc__fail_memory(err, strlen(why) + 1, "a line that was left out");
+    items->n_left_out++;
+    return HSC_OK;
+}
+
 hsc_status hsc__items_leave_unused(hsc__items *items, size_t i, const char *why, hsc_error *err)
 {
     items->list[i].unused = true;

@@ -21,16 +21,6 @@ typedef struct reader {
     size_t n_names, names_capacity;
 } reader;
 
-hsc_status hsc__items_leave_out(hsc__items *items, int line, const char *why, hsc_error *err)
-{
-    HSC_TRY(hsc__grow(&items->left_out, &items->left_capacity, items->n_left_out + 1, sizeof *items->left_out, err));
-    hsc__left_out *left = &items->left_out[items->n_left_out];
-    *left = (hsc__left_out){line, hsc__strndup(why, strlen(why))};
-    if (!left->why) return hsc__fail_memory(err, strlen(why) + 1, "a line that was left out");
-    items->n_left_out++;
-    return HSC_OK;
-}
-
 /* --------------------------------------------------------------------------------------------------- answers ---- */
 
 /* Tokens of a text that goes on; of an encoder-decoder a target behind what begins one. Free out->ids. */
