@@ -23,7 +23,7 @@ static void name_unit(hsc__string *out, const hsc__unit *u)
     if (u->site == HSC_Z)
         hsc__string_printf(out, "layer %d, head %d (L%dH%d)", u->layer + 1, u->index, u->layer, u->index);
     else if (u->site == HSC_MLP_POST)
-        hsc__string_printf(out, "layer %d, neuron %d (L%d)", u->layer + 1, u->index, u->layer);
+        hsc__string_printf(out, "layer %d, neuron %d (L%dN%d)", u->layer + 1, u->index, u->layer, u->index);
     else
         hsc__string_printf(out, "%s of layer %d (L%d)", u->site == HSC_ATTN_OUT ? "attention" : "MLP", u->layer + 1,
                            u->layer);
@@ -241,10 +241,9 @@ static void add_thens(const hsc__ablate *j, hsc__string *out, int *order)
 {
     int n = rank(j, HSC__TARGET_AFTER, order);
     if (!n) return;
-    hsc__string_printf(out,
-                       "\nAfter the set is ablated (%d head%s, the %d with the largest effect):\n"
-                       "     alone  after the set  difference  head\n",
-                       n, HSC__PLURAL(n), n < j->options->top ? n : j->options->top);
+    hsc__string_printf(out, "\nAfter the set is ablated (%d head%s", n, HSC__PLURAL(n));
+    if (n > j->options->top) hsc__string_printf(out, ", the %d with the largest effect", j->options->top);
+    hsc__string_text(out, "):\n     alone  after the set  difference  head\n");
     for (int i = 0; i < n && i < j->options->top; i++) {
         const hsc__target *after = &j->targets[order[i]], *alone = after - 1; /* made one after the other */
         hsc__string_printf(out, "%+10.4f %+14.4f %+11.4f  ", alone->effect, after->effect,

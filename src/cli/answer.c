@@ -217,8 +217,8 @@ hsc_status hsc__effect_map_show(hsc__effect_map *map, const char *path, hsc__str
         hsc__error_clear(err);
         bool below = false;
         for (size_t i = 0; i < rows * cols; i++) {
-            values[i] = (float)map->values[i];
-            below |= map->values[i] < 0;
+            values[i] = (float)(map->values[i] - map->start);
+            below |= map->values[i] < map->start;
         }
         hsc__heatmap heatmap = {.title = map->title.data,
                                 .x_title = map->x_title,

@@ -161,6 +161,7 @@ typedef struct hsc__effect_map {
     const char *x_title, *y_title, *value_title;
     int n_rows, n_cols;
     const double *values;                      /* [n_rows][n_cols] */
+    double start;                              /* drawn white: what a value is as long as nothing is done */
     const hsc__label *row_labels, *col_labels; /* NULL: letters */
     char row_letter, col_letter;
     const char *row_before, *col_after[2];

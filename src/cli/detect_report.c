@@ -49,8 +49,8 @@ void hsc__detect_add_where(const hsc__detect *detect, hsc__string *out)
 {
     const hsc_detect_counts *c = &detect->counts;
     if (!c->on_random)
-        hsc__string_printf(out, "%s: %d windows of at most %d tokens, %d tokens%s\n", detect->corpus->path,
-                           c->n_windows, (int)HSC_DETECT_WINDOW, c->n_tokens,
+        hsc__string_printf(out, "%s: %d window%s of at most %d tokens, %d tokens%s\n", detect->corpus->path,
+                           c->n_windows, HSC__PLURAL(c->n_windows), (int)HSC_DETECT_WINDOW, c->n_tokens,
                            c->is_cut ? "; the text goes on behind them, --windows takes more" : "");
     hsc__string_printf(out, "%s: %d random sequences of %d tokens twice, seed %d\n",
                        c->on_random ? "all detectors" : "induction", c->n_sequences, c->length, detect->options->seed);

@@ -76,9 +76,15 @@ static void add_header(const hsc__patch *j, hsc__string *out)
     else
         hsc__string_printf(out,
                            ": clean %.4f, corrupted %.4f logits\ncells: (patched - corrupted) / (clean - corrupted); 0 "
-                           "is the corrupted run, 1 the clean one\n",
-                           j->clean, j->corrupted);
+                           "is the corrupted run, 1 the clean one%s\n",
+                           j->clean, j->corrupted, j->options->noise ? "; the map shows them less 1" : "");
     add_lengths(j, out);
+}
+
+/* The cell of a patch without effect: the run that is patched. */
+static double start_of(const hsc__patch *j)
+{
+    return j->mode != HSC__PATCH_CUTS && j->options->noise ? 1 : 0;
 }
 
 static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *out, hsc_error *err)
@@ -101,7 +107,10 @@ static hsc_status show_map(const hsc__patch *j, const char *path, hsc__string *o
     hsc__effect_map map = {.title = title,
                            .x_title = titles[j->cols],
                            .y_title = "layer",
-                           .value_title = j->mode == HSC__PATCH_CUTS ? "effect, logits" : "share of the difference",
+                           .value_title = j->mode == HSC__PATCH_CUTS ? "effect, logits"
+                                          : j->options->noise        ? "share of the difference, less 1"
+                                                                     : "share of the difference",
+                           .start = start_of(j),
                            .n_rows = j->n_layers,
                            .n_cols = j->n_cols,
                            .values = j->cells,
@@ -142,7 +151,7 @@ static void add_cell(const hsc__patch *j, hsc__string *out, int i)
 static void add_top(const hsc__patch *j, hsc__string *out)
 {
     int n = j->n_layers * j->n_cols, top = j->options->top, n_real = 0;
-    double last = INFINITY, start = j->mode != HSC__PATCH_CUTS && j->options->noise ? 1 : 0;
+    double last = INFINITY, start = start_of(j);
     int last_cell = -1;
     for (int i = 0; i < n; i++) n_real += !isnan(j->cells[i]);
     if (top > n_real) top = n_real;

@@ -40,6 +40,18 @@ static void add_rules(const hsc__scan *scan, hsc__string *out)
     hsc__string_text(out, "a head blind to the swap has shift 0, accuracy 0.5 and both right 0\n");
 }
 
+/* What --bos puts before each sentence. */
+static void add_bos(const hsc__scan *scan, hsc__string *out)
+{
+    size_t n;
+    const hsc_tokenizer *tokenizer = hsc_model_tokenizer(scan->opened.model, NULL);
+    const char *bytes = scan->options->bos && tokenizer ? hsc_token_bytes(tokenizer, scan->bos, &n) : NULL;
+    if (!bytes) return;
+    hsc__string_text(out, "before every sentence: ");
+    hsc__text_label(out, bytes, n);
+    hsc__string_text(out, "\n");
+}
+
 static void add_header(const hsc__scan *scan, hsc__string *out)
 {
     const hsc_scan_counts *c = &scan->counts;
@@ -60,6 +72,11 @@ static void add_header(const hsc__scan *scan, hsc__string *out)
                            scan->options->keys == 0   ? "summed"
                            : scan->options->keys == 1 ? "averaged"
                                                       : "the last token");
+    add_bos(scan, out);
+    int n_none = scan->n_heads - hsc__scan_tests(scan);
+    if (n_none)
+        hsc__string_printf(out, "%d head%s never tell%s the wordings apart and ha%s no test\n", n_none,
+                           HSC__PLURAL(n_none), n_none == 1 ? "s" : "", n_none == 1 ? "s" : "ve");
     hsc__string_printf(out, "tested: %d head%s; p by %s sign flips of clusters, p_fwer by max |t|, q by %s; seed %d\n",
                        hsc__scan_tests(scan), HSC__PLURAL(hsc__scan_tests(scan)), exact ? "all" : "100,000 random",
                        scan->options->fdr ? "BY" : "BH", scan->options->seed);
@@ -203,8 +220,8 @@ static void add_control(const hsc__scan *scan, hsc__string *out)
     hsc__table table = {columns, sizeof columns / sizeof *columns, 1, {0}};
     int n = scan->options->top ? scan->options->top : TOP;
     if (!scan->options->control) return;
-    hsc__string_printf(out, "\nless the control of %s: %d pair%s in %d cluster%s\n", scan->options->control,
-                       scan->control_pairs, HSC__PLURAL(scan->control_pairs), scan->control_clusters,
+    hsc__string_printf(out, "\nless the control of %s: %d of %d pairs have one at their place, in %d cluster%s\n",
+                       scan->options->control, scan->control_pairs, scan->counts.n_used, scan->control_clusters,
                        HSC__PLURAL(scan->control_clusters));
     for (int i = 0; i < n && i < scan->n_heads; i++) {
         const hsc_scan_difference *d = &scan->difference[scan->order[i]];

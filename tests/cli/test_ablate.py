@@ -35,6 +35,7 @@ class Ablate(ProgramTest):
         for name in ("L3N20", "L3H20"):
             one = self.ablate(TEXT, *METRIC, "--neurons", name)["targets"][0]
             self.assertEqual(one["value"], neurons[172 + 20]["value"])
+        self.assertIn("layer 4, neuron 20 (L3N20) set to 0", self.good("ablate", "-m", STORIES, TEXT, *METRIC, "--neurons", "L3N20"))
         self.bad(2, "ablate", "-m", STORIES, TEXT, *METRIC, "--heads", "L3N2", says=["L13H8,L4H3", "'L3N2'"])
         self.bad(2, "ablate", "-m", STORIES, TEXT, *METRIC, "--neurons", "L3", says=["L3N1500,L4N7", "'L3'"])
         for sweep in ("mlp", "layers", "neurons"):

@@ -57,6 +57,11 @@ class Patch(ProgramTest):
         self.assertIn("paths from each head to q of L3H2, other heads held, from the clean run", text)
         self.bad(2, *WORDS, "--path", "L3", says=["'L3'"])
         self.bad(2, *WORDS, "--path", "end", "--input", "k")
+        noise = self.good(*WORDS, "--path", "L3H1", "--noise", "--plot", self.folder / "n.svg")
+        self.assertIn("the map shows them less 1", noise)
+        lines = noise.splitlines()
+        below = [line for line in lines if line.startswith((" 4 L4", "4 L4"))][0]
+        self.assertEqual(below[4:].strip(), "")  # heads behind the receiver send it nothing: as the run starts, white
         self.bad(1, *WORDS, "--path", "L3H9", says=["L3H9"])
         self.bad(1, *WORDS, "--path", "L9H1", says=["--path: there is no head L9H1: the model has layers L0 to L4"])
         self.bad(1, *WORDS, "--path", "L0H3,L0H1", says=["no head stands before those of layer 1 (L0)"])
