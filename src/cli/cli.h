@@ -275,8 +275,8 @@ int hsc__cli_width_of(FILE *stream);
 /* Of standard output. */
 int hsc__cli_width(void);
 
-/* Rewrites one line on standard error when it is a terminal; messages clear it first. Ctrl-C says it on any standard
- * error: "headscope: stopped (ablating: text 3 of 20)". */
+/* Rewrites one line on standard error when it is a terminal, as much of it as fits; messages clear it first. Ctrl-C
+ * says it on any standard error: "headscope: stopped (ablating: text 3 of 20)". */
 void hsc__cli_progress(const char *format, ...) HSC_PRINTF(1, 2);
 void hsc__cli_progress_end(void);
 /* What Ctrl-C says from here on, to the end of the progress; nothing is shown before. */

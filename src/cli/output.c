@@ -225,11 +225,15 @@ void hsc__cli_progress(const char *format, ...)
     set_last_word(format, args);
     va_end(args);
     if (!hsc__cli_terminal(stderr)) return;
+    char text[512];
     va_start(args, format);
-    fputs("\r\033[K", stderr);
-    vfprintf(stderr, format, args);
-    fflush(stderr);
+    int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    if (n < 0) return;
+    /* A line that wraps cannot be rewritten. */
+    int width = hsc__cli_width_of(stderr), most = width > 1 ? width - 1 : 1;
+    fprintf(stderr, "\r\033[K%.*s", (int)hsc__text_fit(text, strlen(text), most, NULL), text);
+    fflush(stderr);
     progress_shown = true;
 }
 

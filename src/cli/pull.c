@@ -117,8 +117,7 @@ static void draw(meter *m, const hsc__pull_event *event)
     if (event->what == HSC__PULL_CHECK) snprintf(line + n, room, "[%s] checking", bar);
     else if (event->total) snprintf(line + n, room, "[%s] %s of %s, %s/s%s", bar, done, total, rate, left);
     else snprintf(line + n, room, "%s, %s/s", done, rate);
-    /* A line that wraps cannot be rewritten. */
-    hsc__cli_progress("%.*s", (int)hsc__utf8_prefix(line, strnlen(line, (size_t)hsc__cli_width() - 1)), line);
+    hsc__cli_progress("%s", line);
 }
 
 static void say_file(const hsc__pull_event *event, const char *remark)
