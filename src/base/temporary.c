@@ -1,5 +1,6 @@
 /* Files without a name, read and written with pread and pwrite: pages of a mapping count as the process's memory, those
  * of a file that is read in pieces do not. */
+#define _GNU_SOURCE /* O_TMPFILE */
 #include "base/temporary.h"
 
 #include "base/alloc.h"
@@ -26,6 +27,22 @@ static hsc_status fail_file(const hsc__temporary *t, const char *action, hsc_err
                      action, (unsigned long long)t->size, strerror(errno));
 }
 
+/* A descriptor, or -1. A file that never had a name is not left behind even by a process that is killed in between; not
+ * every file system has such files. */
+static int make_file(const char *folder, char *path)
+{
+#ifdef O_TMPFILE
+    int file = open(folder, O_TMPFILE | O_RDWR | O_EXCL, 0600);
+#else
+    int file = -1;
+    (void)folder;
+#endif
+    if (file >= 0) return file;
+    file = mkstemp(path);
+    if (file >= 0) unlink(path);
+    return file;
+}
+
 hsc_status hsc__temporary_open(hsc__temporary *t, uint64_t size, hsc_error *err)
 {
     const char *folder = folder_for_files();
@@ -35,12 +52,11 @@ hsc_status hsc__temporary_open(hsc__temporary *t, uint64_t size, hsc_error *err)
         hsc__free(path);
         return hsc__fail_memory(err, strlen(folder), "the path of a temporary file");
     }
-    int file = mkstemp(path);
+    int file = make_file(folder, path);
     hsc_status status = HSC_OK;
     if (file < 0) status = fail_file(t, "make", err);
     else {
         t->file = file + 1;
-        unlink(path);
         fcntl(file, F_SETFD, FD_CLOEXEC);
         if (ftruncate(file, (off_t)size) != 0) status = fail_file(t, "make", err);
     }
