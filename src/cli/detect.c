@@ -81,6 +81,7 @@ hsc_status hsc__corpus_read(hsc__corpus *corpus, const char *path, hsc_error *er
 {
     corpus->path = path;
     if (!path) return HSC_OK;
+    HSC_TRY(hsc__team_can_read(path, err));
     if (hsc__is_file(path)) {
         HSC_TRY(hsc__map_open(&corpus->map, path, err));
         corpus->text = (const char *)corpus->map.data;

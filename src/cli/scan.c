@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const hsc__option options[] = {
     HSC__OPTION_MODEL(hsc__scan_options, model),
@@ -127,18 +126,10 @@ static void name_query(hsc__scan *scan)
 /* ---------------------------------------------------------------------------------------------------------- files ----
  */
 
-/* What is read once only would be shared out among processes, each of which would search other pairs. */
-static bool read_once(const char *path)
-{
-    struct stat seen;
-    return strcmp(path, "-") == 0 || (stat(path, &seen) == 0 && !S_ISREG(seen.st_mode));
-}
-
 static hsc_status read_file(const hsc__scan *scan, hsc__scan_file *file, hsc_error *err)
 {
     hsc__input input;
-    HSC_FAIL_IF(hsc__team() && read_once(file->path), HSC_EINVAL,
-                "%s: each of several processes reads the pairs, so they must be a file, no pipe", file->path);
+    HSC_TRY(hsc__team_can_read(file->path, err));
     HSC_TRY(hsc__input_open(&input, file->path, err));
     hsc_reader reader = {hsc__input_read, &input};
     hsc_status status = hsc_pairs_read(&file->pairs, file->path, &reader, scan->options->cluster, err);

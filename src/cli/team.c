@@ -1,10 +1,12 @@
 /* The processes of mpirun as a team. Everything is one call: each holds a part of an array, and afterwards all hold all
  * of it. */
 #include "cli/team.h"
+#include "base/status.h"
 #include "cli/cli.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* How many processes mpirun, or another starter that speaks PMI, says there are; 1: none of them started this one. */
 static int n_started(void)
@@ -108,4 +110,13 @@ int hsc__team_start(const char *command)
 bool hsc__team_speaks(void)
 {
     return !hsc__team() || hsc__team()->rank == 0;
+}
+
+hsc_status hsc__team_can_read(const char *path, hsc_error *err)
+{
+    struct stat seen;
+    if (!hsc__team()) return HSC_OK;
+    HSC_FAIL_IF(strcmp(path, "-") == 0 || (stat(path, &seen) == 0 && !S_ISREG(seen.st_mode)), HSC_EINVAL,
+                "%s: each of several processes reads the whole, so it must be a file, no pipe", path);
+    return HSC_OK;
 }

@@ -12,6 +12,9 @@
 int hsc__team_start(const char *command);
 /* NULL: alone. */
 const hsc_team *hsc__team(void);
+/* Every process reads the input, so one that can be read once only, a pipe, would be shared out among them, and each
+ * would work on another part. HSC_EINVAL names it where several would. */
+hsc_status hsc__team_can_read(const char *path, hsc_error *err);
 /* Whether this process writes the results: it is alone, or the first. */
 bool hsc__team_speaks(void);
 /* Called once by main at the end: a process that failed takes the others with it, since they would wait for it. */

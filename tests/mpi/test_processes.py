@@ -136,10 +136,11 @@ class Processes(ProgramTest):
         done = mpirun(2, "look", "-m", TINY, "text")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn(b"look does not split its work over processes", done.stderr)
-        for path in ("-", "/dev/stdin"):  # each process would get a part of the pairs, or none
-            done = mpirun(2, "scan", "-m", TINY, path, "-t", 1)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn(b"must be a file, no pipe", done.stderr)
+        for command in ("scan", "detect"):
+            for path in ("-", "/dev/stdin"):  # each process would get a part of the input, or none
+                done = mpirun(2, command, "-m", TINY, path, "-t", 1)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(b"must be a file, no pipe", done.stderr)
 
 
 if __name__ == "__main__":
