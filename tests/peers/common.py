@@ -106,7 +106,7 @@ def headscope(*args, status=0, input=None, env=None, timeout=300):
     """Runs the program; `status` is the exit status it must end with, None for any."""
     command = [PROGRAM, *map(str, args)]
     done = subprocess.run(command, capture_output=True, input=input, timeout=timeout,
-                          env=dict(os.environ, **(env or {})))
+                          env={**os.environ, "COLUMNS": "1000", **(env or {})})  # no phrase is folded
     if status is not None and done.returncode != status:
         raise AssertionError(f"exit status {done.returncode}, not {status}, of: {' '.join(command)}\n"
                              f"{done.stderr.decode(errors='replace')[-2000:]}")
