@@ -75,8 +75,7 @@ typedef struct job {
     hsc_attribution first; /* of the first text; its parts say what the columns are */
     double *table;         /* [n_items][n_parts + 1]; the last column is the metric */
     double *means;         /* [n_parts + 1] over clusters */
-    hsc_interval *intervals;
-    hsc__sweep tests; /* of --pairs: a column a part */
+    hsc__sweep tests;      /* of --pairs: a column a part */
     int n_clusters, n_right;
     double worst; /* largest |sum - metric| */
 } job;
@@ -138,18 +137,15 @@ static hsc_status run_item(job *j, size_t i, hsc_error *err)
 static hsc_status summarise(job *j, hsc_error *err)
 {
     size_t n = (size_t)j->first.n_parts + 1;
-    hsc_bootstrap_options o = {.seed = (uint64_t)j->v->seed, .n_threads = j->v->r.threads};
     double *clusters = hsc__calloc(j->items.n * n, sizeof *clusters);
     j->means = hsc__calloc(n, sizeof *j->means);
-    j->intervals = hsc__calloc(n, sizeof *j->intervals);
-    hsc_status status = clusters && j->means && j->intervals
+    hsc_status status = clusters && j->means
                             ? hsc__items_cluster_means(&j->items, j->table, n, clusters, &j->n_clusters, err)
                             : hsc__fail_memory(err, j->items.n * n * sizeof *clusters, "the parts");
     if (status == HSC_OK) {
         for (size_t i = 0; i < (size_t)j->n_clusters * n; i++) j->means[i % n] += clusters[i] / j->n_clusters;
         hsc_table figures = {clusters, j->n_clusters, (int)n};
-        status = j->n_clusters > 1 ? hsc_bootstrap(&figures, &o, j->intervals, err) : HSC_OK;
-        if (status == HSC_OK && j->v->pairs)
+        if (j->v->pairs)
             status = hsc__sweep_test(&j->tests, &figures, 0, j->first.n_parts, j->v->seed, j->v->r.threads, err);
     }
     hsc__free(clusters);
@@ -256,7 +252,7 @@ static void add_parts(const job *j, hsc__string *out, const int *order, int n)
     for (int i = 0; i < n; i++) {
         add_part(&table.cells, &j->first.parts[order[i]]);
         hsc__string_printf(&table.cells, "\t%+.4f\t", j->means[order[i]]);
-        if (j->n_clusters > 1) hsc__cell_interval(&table.cells, j->intervals[order[i]]);
+        if (j->tests.effects) hsc__cell_interval(&table.cells, j->tests.effects[order[i]].ci);
         else hsc__string_text(&table.cells, "\t");
         if (j->tests.effects) hsc__cell_p(&table.cells, j->tests.effects[order[i]].p_fwer);
         else hsc__string_text(&table.cells, "\t");
@@ -363,14 +359,15 @@ static void add_csv(const void *user, hsc__string *out)
 {
     const job *j = user;
     const hsc_attribution *a = &j->first;
+    const hsc_sweep_effect *tests = j->tests.effects; /* NULL: of one text */
     hsc__string_printf(out, "kind,layer,head,value,ci_low,ci_high%s\n",
                        a->sources ? ",source,source_token" : HSC__SWEEP_CSV);
     for (int i = 0; i < a->n_parts; i++) {
         const double *sources = sources_of(a, &a->parts[i]);
         csv_part(out, &a->parts[i]);
         hsc__csv_number(out, j->means[i]);
-        hsc__csv_number(out, j->n_clusters > 1 ? j->intervals[i].low : (double)NAN);
-        hsc__csv_number(out, j->n_clusters > 1 ? j->intervals[i].high : (double)NAN);
+        hsc__csv_number(out, tests ? tests[i].ci.low : (double)NAN);
+        hsc__csv_number(out, tests ? tests[i].ci.high : (double)NAN);
         if (!a->sources) hsc__sweep_csv(&j->tests, i, out);
         hsc__string_text(out, a->sources ? ",,\n" : "\n");
         for (int k = 0; sources && k < a->n_tokens; k++) {
@@ -390,7 +387,7 @@ static json_t *json_part(const job *j, int i)
     json_t *object = json_pack(
         "{s:s,s:o,s:o,s:o}", "kind", kind_name(p), "layer", p->layer >= 0 ? json_integer(p->layer) : json_null(),
         "head", p->head >= 0 ? json_integer(p->head) : json_null(), "value", hsc__json_number(j->means[i]));
-    if (j->n_clusters > 1) json_object_set_new(object, "ci", hsc__json_interval(j->intervals[i]));
+    if (j->tests.effects) json_object_set_new(object, "ci", hsc__json_interval(j->tests.effects[i].ci));
     hsc__sweep_json(&j->tests, i, object);
     const double *sources = sources_of(a, p);
     if (sources) json_object_set_new(object, "sources", hsc__json_numbers(sources, (size_t)a->n_tokens));
@@ -427,7 +424,6 @@ int hsc__cli_attribute(int argc, char **argv)
     hsc__items_free(&j.items);
     hsc__free(j.table);
     hsc__free(j.means);
-    hsc__free(j.intervals);
     hsc__sweep_free(&j.tests);
     hsc__reading_free(&j.r);
     return result;

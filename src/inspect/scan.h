@@ -121,6 +121,10 @@ typedef struct hsc__tested {
     hsc_interval ci;
     double p, p_fwer; /* NaN for columns of zeros */
 } hsc__tested;
+/* Everything but p_fwer, which the family knows when all tables were added. p, ci: room for [table->n_columns]. */
+struct hsc__family;
+hsc_status hsc__test_table(const hsc_table *table, const hsc_scan_statistics *options, struct hsc__family *family,
+                           double *p, hsc_interval *ci, hsc__tested *out, hsc_error *err);
 hsc_status hsc__test_columns(const hsc__columns *columns, const hsc_scan_statistics *options, size_t memory,
                              hsc__tested *out, hsc_error *err);
 

@@ -69,14 +69,18 @@ static hsc_status read_panel(const panel *p, int first, hsc_table *out, hsc_erro
 }
 
 /* Where p is sampled, the family's draws give it too. */
-static hsc_status test_panel(const panel *w, const hsc_table *table, const hsc_scan_statistics *o, hsc__family *family,
-                             hsc_error *err)
+hsc_status hsc__test_table(const hsc_table *table, const hsc_scan_statistics *o, hsc__family *family, double *p,
+                           hsc_interval *ci, hsc__tested *out, hsc_error *err)
 {
     hsc_bootstrap_options bootstrap = hsc__bootstrap_of(o);
     bool exact = table->n_clusters <= HSC_EXACT_CLUSTERS;
-    HSC_TRY(hsc_bootstrap(table, &bootstrap, w->ci, err));
-    if (exact) HSC_TRY(hsc__flip_columns(table, o, w->p, err));
-    return hsc__family_add(family, table, exact ? NULL : w->p, err);
+    HSC_TRY(hsc_bootstrap(table, &bootstrap, ci, err));
+    if (exact) HSC_TRY(hsc__flip_columns(table, o, p, err));
+    HSC_TRY(hsc__family_add(family, table, exact ? NULL : p, err));
+    for (int j = 0; j < table->n_columns; j++)
+        out[j] = (hsc__tested){
+            .effect = hsc_effect_size(table->values + j, table->n_clusters, table->n_columns), .ci = ci[j], .p = p[j]};
+    return HSC_OK;
 }
 
 static hsc_status test_panels(const panel *w, const hsc_scan_statistics *o, hsc__family *family, hsc__tested *out,
@@ -85,12 +89,7 @@ static hsc_status test_panels(const panel *w, const hsc_scan_statistics *o, hsc_
     hsc_table table;
     for (int first = 0; first < w->columns->n_columns; first += table.n_columns) {
         HSC_TRY(read_panel(w, first, &table, err));
-        HSC_TRY(test_panel(w, &table, o, family, err));
-        for (int j = 0; j < table.n_columns; j++)
-            out[first + j] =
-                (hsc__tested){.effect = hsc_effect_size(table.values + j, table.n_clusters, table.n_columns),
-                              .ci = w->ci[j],
-                              .p = w->p[j]};
+        HSC_TRY(hsc__test_table(&table, o, family, w->p, w->ci, out + first, err));
     }
     return HSC_OK;
 }

@@ -12,16 +12,22 @@
 /* ---------------------------------------------------------------------------------------------- all that was tried --
  */
 
-/* p, q, p_fwer: [n_columns] each. */
-static hsc_status test(const hsc_table *effects, const hsc_scan_statistics *o, double *p, double *q, double *p_fwer,
-                       hsc_interval *ci, hsc_error *err)
+/* p: room for three figures of each column. */
+static hsc_status test(const hsc_table *effects, const hsc_scan_statistics *o, double *p, hsc_interval *ci,
+                       hsc__tested *tested, hsc_sweep_effect *out, hsc_error *err)
 {
+    hsc__family family;
     hsc_flip_options flips = hsc__flips_of(o);
-    hsc_bootstrap_options bootstrap = hsc__bootstrap_of(o);
-    HSC_TRY(hsc_bootstrap(effects, &bootstrap, ci, err));
-    HSC_TRY(hsc__flip_columns(effects, o, p, err));
-    HSC_TRY(hsc_sign_flip_family(effects, &flips, NULL, p_fwer, NULL, err));
-    return hsc_adjust_p(o->fdr, p, effects->n_columns, q, err);
+    int n = effects->n_columns;
+    double *q = p + n, *p_fwer = q + n;
+    hsc_status status = hsc__family_open(&family, effects->n_clusters, n, &flips, err);
+    if (status == HSC_OK) status = hsc__test_table(effects, o, &family, p, ci, tested, err);
+    if (status == HSC_OK) hsc__family_share(&family, p_fwer);
+    hsc__family_free(&family);
+    if (status == HSC_OK) status = hsc_adjust_p(o->fdr, p, n, q, err);
+    for (int j = 0; j < n && status == HSC_OK; j++)
+        out[j] = (hsc_sweep_effect){tested[j].effect.mean, ci[j], tested[j].effect.dz, p[j], p_fwer[j], q[j]};
+    return status;
 }
 
 hsc_status hsc_sweep_figures(const hsc_table *effects, const hsc_scan_statistics *options, hsc_sweep_effect *out,
@@ -35,14 +41,12 @@ hsc_status hsc_sweep_figures(const hsc_table *effects, const hsc_scan_statistics
     HSC_TRY(hsc__check_fdr(o, err));
     double *p = hsc__calloc(3 * n, sizeof *p);
     hsc_interval *ci = hsc__calloc(n, sizeof *ci);
-    hsc_status status =
-        p && ci ? test(effects, o, p, p + n, p + 2 * n, ci, err) : hsc__fail_memory(err, n * sizeof *out, "the tests");
-    for (size_t j = 0; j < n && status == HSC_OK; j++) {
-        hsc_effect e = hsc_effect_size(effects->values + j, effects->n_clusters, effects->n_columns);
-        out[j] = (hsc_sweep_effect){e.mean, ci[j], e.dz, p[j], p[2 * n + j], p[n + j]};
-    }
+    hsc__tested *tested = hsc__calloc(n, sizeof *tested);
+    hsc_status status = p && ci && tested ? test(effects, o, p, ci, tested, out, err)
+                                          : hsc__fail_memory(err, n * sizeof *out, "the tests");
     hsc__free(p);
     hsc__free(ci);
+    hsc__free(tested);
     return status;
 }
 
